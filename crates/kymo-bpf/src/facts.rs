@@ -197,6 +197,8 @@ pub enum ArgumentPlace {
     },
     /// Parts side by side: bytes and place of each.
     Pieces(Vec<(u32, ArgumentPlace)>),
+    /// A place that programs cannot read, with the reason: an error if the argument is used.
+    Unreadable(String),
 }
 
 /// An argument.

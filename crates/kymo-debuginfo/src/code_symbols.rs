@@ -12,6 +12,7 @@ use object::{ObjectKind, RelocationFlags, SymbolFlags};
 
 use crate::dwarf::{DwarfError, LoadedSection, layout_of};
 use crate::elf::{self, Load};
+use crate::go;
 use crate::symtab::{Binding, LOOK_BACK, RawSymbol, SymbolTable, SymbolType};
 
 /// A name in the file.
@@ -43,6 +44,8 @@ pub struct CodeSymbols<'a> {
     passes: Cell<usize>,
     segments: Vec<Load>,
     architecture: object::Architecture,
+    /// Functions of a Go program.
+    go: OnceCell<Option<SymbolTable>>,
 }
 
 /// Type of a symbol whose function returns the one to call.
@@ -114,6 +117,7 @@ impl<'a> CodeSymbols<'a> {
         let mut symbols = CodeSymbols {
             segments: elf::loads(&file),
             architecture: file.architecture(),
+            go: OnceCell::new(),
             sections,
             files: Vec::new(),
             dynamic: false,
@@ -204,6 +208,13 @@ impl<'a> CodeSymbols<'a> {
         best.map(|(_, symbol)| symbol)
     }
 
+    /// Address of the variable of a name; `None` if several have it.
+    pub fn address_of_data(&self, name: &str) -> Option<u64> {
+        let mut found = self.found().filter(|s| !s.code && s.name() == Some(name));
+        let first = found.next()?.start;
+        found.all(|other| other.start == first).then_some(first)
+    }
+
     /// Reason why a probe on an indirect function is seldom intended, with the functions that may
     /// be; `None` for other functions.
     pub fn indirect_caution(&self, name: &str) -> Option<String> {
@@ -222,6 +233,23 @@ impl<'a> CodeSymbols<'a> {
             "{name} is an indirect function: the probe is in its resolver, which runs when the \
              program is linked and has no arguments{others}"
         ))
+    }
+
+    /// Whether the program or library has code that was compiled from Go.
+    pub fn has_go(&self) -> bool {
+        self.files.first().is_some_and(go::has_functions)
+    }
+
+    /// Whether the code at `addr` was compiled from Go. C code of a Go program was not.
+    pub fn is_go(&self, addr: u64) -> bool {
+        let Some(file) = self.files.first().filter(|file| go::has_functions(file)) else {
+            return false;
+        };
+        match self.go.get_or_init(|| go::functions(file)) {
+            Some(functions) => functions.lookup(addr).is_some(),
+            // A table of an unknown layout.
+            None => true,
+        }
     }
 
     /// Whether a symbol of this name begins at `addr`.

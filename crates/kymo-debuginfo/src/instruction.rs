@@ -93,6 +93,22 @@ pub fn makes_calls(code: &[u8], start: u64) -> bool {
     decoder.into_iter().take_while(|i| !i.is_invalid()).any(|i| i.mnemonic() == Mnemonic::Call)
 }
 
+/// Addresses of the return instructions of a function whose `code` begins at `start`; none if it
+/// cannot be decoded.
+pub fn returns(code: &[u8], start: u64) -> Vec<u64> {
+    let code = code.get(..code.len().min(LONGEST)).unwrap_or(code);
+    let mut found = Vec::new();
+    for i in Decoder::with_ip(64, code, start, DecoderOptions::NONE) {
+        if i.is_invalid() {
+            return Vec::new();
+        }
+        if i.mnemonic() == Mnemonic::Ret {
+            found.push(i.ip());
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +134,7 @@ mod tests {
         check(28, At::Instruction { len: 1, cost: Cost::Stepped });
         check(29, At::Unknown);
         assert_eq!(at(&code, base, 0), At::Unknown);
+        assert_eq!(returns(&code, base), [base + 28]);
         assert!(!makes_calls(&code, base));
         assert!(makes_calls(&[0x90, 0xe8, 0, 0, 0, 0, 0xc3], base));
     }

@@ -40,6 +40,8 @@ mod unwind_tally;
 mod value;
 pub mod worker_pool;
 
+pub use kymo_kernel::blocked::BlockedThread;
+
 pub use address::{BinaryAddress, CodeAddress};
 pub use chain_frames::{AddressState, ChainFacts, ChainFrame, ChainResolver};
 pub use clock_unit::ClockUnit;

@@ -137,7 +137,9 @@ fn judge(
     let ProbeResolver::Binary(binary) = resolver else { return Ok(()) };
     for point in points {
         let safety = binary.judge(point);
-        if let Some(ProbeHazard { what, advice }) = safety.hazard {
+        let is_user = binary.files.kind == BinaryKind::User;
+        let at_return = (d.point.ret && is_user).then(|| binary.judge_return(point.addr)).flatten();
+        if let Some(ProbeHazard { what, advice }) = safety.hazard.or(at_return) {
             if !options.force {
                 return Err(PlanError::Hazard { point: d.point.to_string(), what, advice });
             }

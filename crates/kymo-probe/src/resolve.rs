@@ -222,7 +222,10 @@ impl<'a> ProbedBinary<'a> {
         } else {
             (self.by_symbol(d, options)?, Vec::new())
         };
-        let names: BTreeSet<&str> = points.iter().map(|point| point.function.as_str()).collect();
+        let mut names: BTreeSet<&str> =
+            points.iter().map(|point| point.function.as_str()).collect();
+        // Debugging information has another name for the resolver.
+        names.extend(d.point.function.as_deref());
         let cautions = names.into_iter().filter_map(|name| self.symbols.indirect_caution(name));
         notes.extend(cautions.map(|text| Note::doubt(NoteKind::Program, text, None)));
         let mut definitions = Vec::new();

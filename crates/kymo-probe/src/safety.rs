@@ -26,6 +26,9 @@ pub struct PointSafety {
     pub cheap: Option<bool>,
 }
 
+/// Return instructions that are listed.
+const MOST_RETURNS: usize = 8;
+
 const UNKNOWN: PointSafety = PointSafety { hazard: None, cheap: None };
 
 impl ProbedBinary<'_> {
@@ -123,6 +126,38 @@ impl ProbedBinary<'_> {
                 PointSafety { hazard: None, cheap: Some(cost != Cost::Stepped) }
             }
         }
+    }
+
+    /// Judges a return probe of the function at an address of a program. The kernel replaces the
+    /// return address, which Go's runtime finds when it copies or scans the stack.
+    pub fn judge_return(&self, addr: u64) -> Option<ProbeHazard> {
+        if !self.symbols.is_go(addr) {
+            return None;
+        }
+        let span = self.symbols.function_span(addr);
+        let name = span.map_or_else(|| format!("{addr:#x}"), |(name, ..)| name.to_owned());
+        let is_x86_64 = self.symbols.machine_is_x86_64() == Some(true);
+        let returns = span.filter(|_| is_x86_64).and_then(|(_, start, end)| {
+            self.code(start, end).map(|code| instruction::returns(code, start))
+        });
+        let returns = returns.unwrap_or_default();
+        let offsets: Vec<String> =
+            returns.iter().map(|at| format!("+{}", at.wrapping_sub(addr))).collect();
+        let instead = match offsets.as_slice() {
+            [] => String::new(),
+            [one] => format!(", or its return instruction ({name}{one})"),
+            several if several.len() <= MOST_RETURNS => {
+                format!(", or its return instructions ({name}{})", several.join(", "))
+            }
+            _ => ", or its return instructions".to_owned(),
+        };
+        Some(ProbeHazard {
+            what: format!(
+                "{name} is Go code: a return probe replaces the return address on the stack, and \
+                 the Go runtime aborts the program when it finds that"
+            ),
+            advice: format!("probe its entry{instead}"),
+        })
     }
 
     fn code(&self, start: u64, end: u64) -> Option<&[u8]> {

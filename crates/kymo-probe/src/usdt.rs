@@ -120,13 +120,22 @@ impl ProbedBinary<'_> {
         notes: &mut Vec<Note>,
     ) -> Result<Vec<FetchArg>, ResolveError> {
         let mut args = Vec::new();
+        let distance = |name: &str| {
+            self.symbols.address_of_data(name).map(|at| at.wrapping_sub(m.addr).cast_signed())
+        };
         if d.args.is_empty() {
             for (i, text) in m.args.iter().enumerate() {
-                match usdt_fetch_arg(i + 1, text, None) {
+                match usdt_fetch_arg(&format!("arg{}", i + 1), text, &distance) {
                     Ok(arg) => args.push(arg),
                     Err(why) => notes.push(Note::doubt(
                         NoteKind::Missing,
-                        format!("{}:{} at {:#x}: {why}", m.provider, m.name, m.addr),
+                        format!(
+                            "{}:{} at {:#x}: argument {} {why}",
+                            m.provider,
+                            m.name,
+                            m.addr,
+                            i + 1
+                        ),
                         None,
                     )),
                 }
@@ -155,7 +164,10 @@ impl ProbedBinary<'_> {
                 ))
                 .into());
             };
-            let mut arg = usdt_fetch_arg(number, text, wanted.name.as_deref()).map_err(refuse)?;
+            let own = format!("arg{number}");
+            let arg_name = wanted.name.as_deref().unwrap_or(&own);
+            let mut arg = usdt_fetch_arg(arg_name, text, &distance)
+                .map_err(|why| refuse(format!("argument {number} {why}")))?;
             match wanted.cast.as_deref() {
                 // The probe's argument is the address of the text.
                 Some(cast @ ("string" | "ustring")) => {

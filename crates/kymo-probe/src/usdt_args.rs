@@ -3,11 +3,12 @@
 
 use kymo_model::probe::{Dereference, FetchArg, FetchBase, FetchExpr, FetchType};
 
-/// The fetch argument for argument `number` (from 1), or why there is none.
+/// The fetch argument of a name for an argument, or why there is none, to follow the argument's
+/// name. `distance` returns the bytes from the probe to a global variable.
 pub fn usdt_fetch_arg(
-    number: usize,
+    name: &str,
     text: &str,
-    given_name: Option<&str>,
+    distance: &dyn Fn(&str) -> Option<i64>,
 ) -> Result<FetchArg, String> {
     let (size, operand) = match text.split_once('@') {
         Some((size, operand)) => (size, operand),
@@ -26,16 +27,37 @@ pub fn usdt_fetch_arg(
         // Floating point: the bits are given.
         "4f" => Some(FetchType::hexadecimal(32)),
         "8f" => Some(FetchType::hexadecimal(64)),
-        other => return Err(format!("argument {number} has size {other:?}")),
+        other => return Err(format!("has size {other:?}")),
     };
-    let expr = operand_expr(operand).ok_or_else(|| {
-        format!("argument {number} is {operand}, which fetch arguments cannot express")
+    let expr = operand_expr(operand, distance).ok_or_else(|| match global(operand) {
+        Some((variable, _)) => {
+            format!("is {operand}, and the symbols do not have the address of {variable}")
+        }
+        None => format!("is {operand}, a location that is not supported"),
     })?;
-    let name = given_name.map_or_else(|| format!("arg{number}"), str::to_owned);
-    Ok(FetchArg { name: Some(name), expr, fetch_type })
+    Ok(FetchArg { name: Some(name.to_owned()), expr, fetch_type })
 }
 
-fn operand_expr(operand: &str) -> Option<FetchExpr> {
+/// Name and further bytes of a global variable: `name(%rip)`, `name+8(%rip)`, `8+name(%rip)`.
+fn global(operand: &str) -> Option<(&str, i64)> {
+    let text = operand.strip_suffix("(%rip)")?;
+    let leading = text.split_once('+').and_then(|(n, rest)| Some((signed(n)?, rest)));
+    let (before, text) = leading.unwrap_or((0, text));
+    let (name, more) = text.split_at(text.find(['+', '-']).unwrap_or(text.len()));
+    let after = if more.is_empty() { 0 } else { signed(more)? };
+    let is_name = name.starts_with(|c: char| !c.is_ascii_digit());
+    is_name.then(|| (name, before.wrapping_add(after)))
+}
+
+fn operand_expr(operand: &str, distance: &dyn Fn(&str) -> Option<i64>) -> Option<FetchExpr> {
+    if let Some((name, more)) = global(operand) {
+        // The instruction pointer is that of the probe, wherever the binary is mapped.
+        let offset = distance(name)?.wrapping_add(more);
+        return Some(FetchExpr {
+            base: FetchBase::Register("%ip".to_owned()),
+            dereferences: vec![Dereference { offset, user: false }],
+        });
+    }
     if let Some(number) = operand.strip_prefix('$') {
         return Some(FetchExpr::from_base(FetchBase::Immediate(signed(number)?)));
     }
@@ -117,6 +139,7 @@ mod tests {
 
     #[test]
     fn operands_become_fetch_arguments() {
+        let distance = |name: &str| (name == "counter").then_some(4096);
         for (text, expected) in [
             ("-4@%edi", "arg1=%di:s32"),
             ("8@%rax", "arg1=%ax:u64"),
@@ -134,11 +157,19 @@ mod tests {
             ("-4@[sp, 12]", "arg1=+12(%sp):s32"),
             ("8@[x3]", "arg1=+0(%x3):u64"),
             ("-4@-7", "arg1=\\-7:s32"),
+            // Global variables.
+            ("4@counter(%rip)", "arg1=+4096(%ip):u32"),
+            ("-2@counter+8(%rip)", "arg1=+4104(%ip):s16"),
+            ("-8@8+counter(%rip)", "arg1=+4104(%ip):s64"),
+            ("8@counter-4097(%rip)", "arg1=-1(%ip):u64"),
         ] {
-            assert_eq!(usdt_fetch_arg(1, text, None).unwrap().to_string(), expected, "{text}");
+            let found = usdt_fetch_arg("arg1", text, &distance).unwrap();
+            assert_eq!(found.to_string(), expected, "{text}");
         }
         for text in [
-            "4@counter(%rip)",
+            "4@other(%rip)",
+            "4@counter@GOTPCREL(%rip)",
+            "4@8(%rip)",
             "8@(%rax,%rbx,8)",
             "8@%xmm0",
             "3@%eax",
@@ -147,7 +178,7 @@ mod tests {
             "8@[x0,x1]",
             "8@d0",
         ] {
-            assert!(usdt_fetch_arg(1, text, None).is_err(), "{text}");
+            assert!(usdt_fetch_arg("arg1", text, &distance).is_err(), "{text}");
         }
     }
 }

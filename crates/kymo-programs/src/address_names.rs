@@ -188,7 +188,7 @@ impl AddressNames {
     fn mapped_symbol(&mut self, pid: u32, address: u64) -> Option<(String, u64, String)> {
         let mappings = self.mappings.get(&pid)?;
         let (mapping, place) = mapping_of(mappings, address)?;
-        // Code that was made at run time, as the kernel's records of mappings name its memory: its
+        // JIT code, as the kernel's records of mappings name its memory: its
         // map has addresses.
         let is_anonymous = mapping.path.is_empty() || Mmap::names_anonymous(&mapping.path);
         let (path, place) = if is_anonymous && mapping.executable() {

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kymo_files::perfdata::write::CompressedForm;
+use kymo_kernel::blocked::BlockedAtStart;
 use kymo_kernel::events::EventSpec;
 use kymo_model::{AttrFlags, BranchType, SampleType};
 
@@ -183,6 +184,8 @@ pub struct RecordOptions {
     pub pinned: Vec<u32>,
     /// Receives the command's process, before its first event comes.
     pub spawned: Option<Arc<OnceLock<u32>>>,
+    /// Selected threads, of which those that are blocked are read once events are enabled.
+    pub at_start: BlockedAtStart,
     /// CPUs; empty means all online.
     pub cpus: Vec<u32>,
     /// Samples per second; `u64::MAX` for the most the kernel allows.
@@ -290,6 +293,7 @@ impl Default for RecordOptions {
             command: Vec::new(),
             pinned: Vec::new(),
             spawned: None,
+            at_start: BlockedAtStart::default(),
             cpus: Vec::new(),
             freq: None,
             period: None,

@@ -308,6 +308,7 @@ impl<'a> Session<'a> {
         self.trigger.as_ref().map_or(Ok(()), SwitchTrigger::start).map_err(&start)?;
         let began = Instant::now();
         self.summary.began = monotonic_ns();
+        self.options.at_start.read(self.summary.began);
         if let Some(child) = &mut self.child {
             child.release()?;
         }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! RecordedEvent ─ utids, stacks, spans ─► TableBuilder ─► ColumnTable ─► kymo-sqlite | kymo-parquet
+//!               ─ timelines ─► slices (depth, parent), counters ──────┘
 //! answers of kymo-analysis ─► cells ──────────────────────────┘
 //! ```
 //!
@@ -11,19 +12,23 @@
 
 mod answers;
 mod build;
+mod clocks;
 mod export;
 mod notes;
 mod read;
 mod recordings;
 mod reference;
 mod schema;
+mod slices;
 mod stacks;
 mod threads;
+mod timelines;
+mod trace_marker;
 mod utc;
 
 pub use answers::{AnswerWords, CallName};
 pub use export::ExportedTable;
 pub use recordings::{Recordings, RecordingsError, RecordingsOptions, TableRows};
 pub use reference::TableReference;
-pub use schema::VIEWS;
+pub use schema::{TableView, VIEWS};
 pub use utc::utc_text;

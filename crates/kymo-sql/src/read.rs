@@ -17,13 +17,13 @@ use kymo_events::{
 use kymo_model::Note;
 use kymo_table::ColumnTable;
 
+use crate::answers::CallName;
 use crate::build::{Put, TableBuilder};
 use crate::schema::{TABLES, TableId};
 use crate::stacks::StackTree;
-use crate::threads::ThreadNumbers;
+use crate::threads::{ThreadNumbers, ucpu};
+use crate::timelines::{EventOwner, Timelines};
 
-/// CPUs of a recording in `ucpu`.
-const CPUS: u32 = 8192;
 /// Events between two looks at the clock and at memory.
 const BETWEEN_LOOKS: u64 = 1 << 14;
 
@@ -130,6 +130,9 @@ pub(crate) struct TablePass<'a> {
     has_tasks: bool,
     has_sched: bool,
     has_stacks: bool,
+    timelines: Option<Box<Timelines>>,
+    /// Names of system calls of an architecture.
+    calls: fn(Option<&str>) -> CallName,
     /// Counts of groups of which only the leader is sampled, and the names of all events.
     reads: Option<SampleReads>,
     members: Vec<String>,
@@ -144,6 +147,7 @@ impl<'a> TablePass<'a> {
         wanted: &[Option<u64>],
         limits: ReadLimits<'a>,
         held: usize,
+        calls: fn(Option<&str>) -> CallName,
     ) -> TablePass<'a> {
         let builders = TABLES
             .iter()
@@ -158,7 +162,15 @@ impl<'a> TablePass<'a> {
         // Numbers of threads and stacks are in the order of events: all of them, or none, so that
         // tables which are read one after the other have the same numbers.
         let has_sched = is_there(TableId::SchedSlice) || is_there(TableId::ThreadState);
+        let has_timelines =
+            [TableId::Slice, TableId::Counter, TableId::Track, TableId::CounterTrack]
+                .into_iter()
+                .any(is_there);
+        // Tracks of overlapping slices follow all others: counters alone have the same numbers.
+        let keeps_slices = is_there(TableId::Slice) || is_there(TableId::Track);
+        let timelines = has_timelines.then(|| Box::new(Timelines::new(keeps_slices)));
         let has_tasks = has_sched
+            || has_timelines
             || is_there(TableId::Thread)
             || is_there(TableId::Process)
             || events.iter().any(|table| wants(*table, "utid"));
@@ -175,6 +187,8 @@ impl<'a> TablePass<'a> {
             has_tasks,
             has_sched,
             has_stacks,
+            timelines,
+            calls,
             reads: None,
             members: Vec::new(),
             limits,
@@ -188,7 +202,9 @@ impl<'a> TablePass<'a> {
 
     fn size(&self) -> u64 {
         let builders = self.builders.iter().flatten().map(TableBuilder::size).sum::<usize>();
-        (builders + self.threads.size() + self.stacks.size() + self.held) as u64
+        let timelines = self.timelines.as_ref().map_or(0, |timelines| timelines.size());
+        let numbers = self.threads.size() + self.stacks.size();
+        (builders + timelines + numbers + self.held) as u64
     }
 
     /// Reads a recording.
@@ -199,6 +215,9 @@ impl<'a> TablePass<'a> {
     ) -> Result<MachineFacts, ReadError> {
         self.machine = machine;
         self.threads.begin(machine);
+        if let Some(timelines) = &mut self.timelines {
+            timelines.begin(machine, (self.calls)(source.architecture().as_deref()));
+        }
         // Stacks that ftrace records as events stay those: joined, events are not in order.
         let options = ReadOptions::default();
         let mut sched = SchedReader::new(source.losses());
@@ -242,6 +261,9 @@ impl<'a> TablePass<'a> {
         }
         if self.has_sched {
             notes.extend(sched_notes(&read, "kymo sched record"));
+        }
+        if let Some(timelines) = &mut self.timelines {
+            notes.extend(timelines.end());
         }
         Ok(MachineFacts { notes, span, is_damaged })
     }
@@ -322,6 +344,9 @@ impl<'a> TablePass<'a> {
             self.cpus.push((self.machine, cpu));
         }
         let ucpu = cpu.map(|cpu| self.ucpu(cpu));
+        if self.timelines.is_some() {
+            self.timeline(event, plan, utid, arg_set);
+        }
         let ts = event.time.into();
         match plan.table {
             EventTable::Samples => {
@@ -380,13 +405,43 @@ impl<'a> TablePass<'a> {
         }
     }
 
+    /// Slices and counters of an event.
+    fn timeline(
+        &mut self,
+        event: &RecordedEvent<'_>,
+        plan: &ClassPlan,
+        utid: Option<u32>,
+        args: Option<u32>,
+    ) {
+        let Some(time) = event.time.filter(|_| plan.table != EventTable::Samples) else { return };
+        let Some(mut timelines) = self.timelines.take() else { return };
+        let owner = EventOwner {
+            time,
+            utid,
+            upid: utid.and_then(|utid| self.threads.process(utid)),
+            cpu: event.cpu().map(|cpu| (cpu, self.ucpu(cpu))),
+            args,
+            is_idle: event.task().tid == Some(0),
+            is_program: plan.table == EventTable::Program,
+        };
+        let counters = self.table(TableId::Counter);
+        match counters {
+            None => timelines.event(event, &owner, &mut |_, _| {}),
+            Some(table) => timelines.event(event, &owner, &mut |track, value| {
+                let ts = Put::Integer(time.cast_signed());
+                table.row([ts, Put::Small(track), Put::Real(value), args.into()]);
+            }),
+        }
+        self.timelines = Some(timelines);
+    }
+
     #[inline]
     fn has(&self, table: TableId) -> bool {
         self.builders.get(table as usize).is_some_and(Option::is_some)
     }
 
     fn ucpu(&self, cpu: u32) -> u32 {
-        self.machine.saturating_mul(CPUS).saturating_add(cpu)
+        ucpu(self.machine, cpu)
     }
 
     fn args(&mut self, event: &RecordedEvent<'_>, plan: &ClassPlan, arg_set: u32) {
@@ -462,6 +517,11 @@ impl<'a> TablePass<'a> {
         if matches!(out.state, kymo_analysis::tasks::SwitchOutState::Dead(_))
             && let Some(task) = machine.tasks.get(out.task)
         {
+            if let Some(timelines) = &mut self.timelines
+                && let Some(utid) = self.threads.at(task.tid, step.time)
+            {
+                timelines.end_thread(utid, step.time);
+            }
             self.threads.end(task.tid, step.time);
         }
         // Who comes is named here, also where none of its own events follows.
@@ -555,12 +615,25 @@ impl<'a> TablePass<'a> {
         let mut mappings = spare(TableId::Mapping);
         self.threads.fill(&mut threads, &mut processes);
         self.stacks.fill(&mut sites, &mut frames, &mut mappings);
+        if let Some(timelines) = self.timelines.take() {
+            let take = |builders: &mut Vec<Option<TableBuilder>>, id: TableId| {
+                builders.get_mut(id as usize).and_then(Option::take)
+            };
+            let ids = [TableId::Slice, TableId::Track, TableId::CounterTrack];
+            let mut made = ids.map(|id| take(&mut self.builders, id));
+            let [slices, tracks, counters] = &mut made;
+            timelines.fill(slices.as_mut(), tracks.as_mut(), counters.as_mut());
+            for (id, table) in ids.into_iter().zip(made) {
+                if let Some(slot) = self.builders.get_mut(id as usize) {
+                    *slot = table;
+                }
+            }
+        }
         self.cpus.sort_unstable();
         let cpus = std::mem::take(&mut self.cpus);
         if let Some(table) = self.table(TableId::Cpu) {
             for (machine, cpu) in cpus {
-                let ucpu = machine.saturating_mul(CPUS).saturating_add(cpu);
-                table.row([Put::Small(ucpu), Put::Small(cpu), Put::Small(machine)]);
+                table.row([Put::Small(ucpu(machine, cpu)), Put::Small(cpu), Put::Small(machine)]);
             }
         }
         fill(&mut |id, with| {

@@ -15,11 +15,12 @@ use kymo_table::{ColumnTable, ColumnValue};
 
 use crate::answers::{AnswerTable, AnswerWords, answer_tables, read_answer};
 use crate::build::Put;
+use crate::clocks;
 use crate::export::{self, ExportedTable};
 use crate::notes;
 use crate::read::{MachineFacts, ReadError, ReadLimits, TablePass};
 use crate::reference::TableReference;
-use crate::schema::{ColumnKind, TABLES, TableId, VIEWS};
+use crate::schema::{ColumnKind, TABLES, TableId, TableView, VIEWS};
 
 /// Recordings cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +75,7 @@ struct State {
 }
 
 /// Tables without rows that have no note by what fills them, and what the recordings lack.
-const EMPTY: [(TableId, &str); 8] = [
+const EMPTY: [(TableId, &str); 13] = [
     (TableId::FtraceEvent, "events of the kernel"),
     (TableId::ProgramEvent, "events of programs"),
     (TableId::PerfSample, "samples of counters"),
@@ -82,6 +83,11 @@ const EMPTY: [(TableId, &str); 8] = [
     (TableId::Frame, "call stacks"),
     (TableId::Mapping, "call stacks"),
     (TableId::Args, "fields of events"),
+    (TableId::Slice, "system calls, interrupts, function graphs or spans of programs"),
+    (TableId::Counter, "counters"),
+    (TableId::CounterTrack, "counters"),
+    (TableId::Track, "system calls, interrupts, function graphs, spans of programs or counters"),
+    (TableId::ClockSnapshot, "moments in several clocks"),
     (TableId::Cpu, "events with a CPU"),
 ];
 
@@ -185,7 +191,7 @@ impl Recordings {
             let machine = arguments.get(1).copied().unwrap_or(Some(0));
             Ok(this.utc_text(arguments.first().copied().flatten(), machine))
         })?;
-        let views: Vec<String> = VIEWS.map(str::to_owned).to_vec();
+        let views: Vec<String> = VIEWS.iter().map(TableView::statement).collect();
         let this = self.clone();
         let calls = move |function: &str| {
             if function.eq_ignore_ascii_case("stack") {
@@ -416,7 +422,7 @@ impl Recordings {
             memory: self.options.memory,
             interrupted: &self.interrupted,
         };
-        let mut pass = TablePass::new(wanted, limits, held);
+        let mut pass = TablePass::new(wanted, limits, held, self.options.words.calls);
         let machines = lock(&self.machines);
         for (number, machine) in machines.iter().enumerate() {
             let facts = pass.read(number as u32, &machine.source)?;
@@ -434,6 +440,9 @@ impl Recordings {
             let first = spans.clone().map(|span| span.0).min();
             let last = spans.map(|span| span.1).max();
             fill(TableId::TraceBounds, &mut |table| table.row([first.into(), last.into()]));
+            fill(TableId::ClockSnapshot, &mut |table| {
+                clocks::fill(machines.iter().map(|machine| &machine.source), table);
+            });
             for (number, (machine, facts)) in machines.iter().zip(&state.facts).enumerate() {
                 let source = &machine.source;
                 let arch = source.architecture();

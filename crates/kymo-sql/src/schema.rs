@@ -174,6 +174,59 @@ tables! {
         value_type Text "int, uint, bool, pointer, real, string, json, null";
         display_value Text "value as `kymo script` shows it";
     }
+    Slice "slice" sorted Some(1), "Spans of time: system calls, interrupts, functions, spans of programs" {
+        id Row "number of the row";
+        ts Integer "start";
+        dur Integer "duration in ns; null: its end is not recorded, or events were lost before it";
+        track_id Small "track";
+        category Text "syscall, irq, softirq, function, program (pairs of tracepoints), trace_marker";
+        name Text "system call, handler, function, or name of the span";
+        depth Small "number of slices around it on its track";
+        parent_id Small "slice around it on its track";
+        arg_set_id Small "fields of the event that starts it, in `args`";
+    }
+    Counter "counter" sorted Some(1), "Values of counters over time" {
+        id Row "number of the row";
+        ts Integer "time";
+        track_id Small "counter, in `counter_track`";
+        value Real "value; integers of 2^53 and more are rounded";
+        arg_set_id Small "fields of the event that states it, in `args`";
+    }
+    Track "track" sorted Some(0), "Timelines of slices and counters" {
+        id Row "number of the track";
+        name Text "name of the counter or of the CPU's work; null for tracks of threads";
+        type Text "thread_execution (spans of programs), thread_syscall, thread_funcgraph,                    cpu_funcgraph, cpu_irq, cpu_softirq, atrace_async_slice; for counters that of                    `counter_track`";
+        event_type Text "slice, counter";
+        parent_id Small "null: tracks have no parents";
+        utid Small "thread, of its tracks";
+        upid Small "process, of its tracks";
+        cpu Small "CPU, of its tracks";
+        ucpu Small "CPU, unique across recordings";
+        track_group_id Small "first of the tracks that hold slices of one timeline which overlap                               without nesting";
+        machine_id Small "number of the recording";
+    }
+    CounterTrack "counter_track" sorted None, "Counters: those of `track`, with their units" {
+        id Small "number of the track";
+        name Text "cpufreq, cpuidle, mem.rss.file, mem.rss.anon, mem.swap, mem.rss.shmem;                    EVENT FIELD for numbers of programs' events; the name in a trace_marker text";
+        type Text "cpu_frequency, cpu_idle, process_memory, program_counter, atrace_counter";
+        parent_id Small "null: tracks have no parents";
+        unit Text "kHz, bytes; null: not stated";
+        description Text "null: not stated";
+        utid Small "thread, where its process is not recorded";
+        upid Small "process";
+        cpu Small "CPU";
+        ucpu Small "CPU, unique across recordings";
+        machine_id Small "number of the recording";
+    }
+    ClockSnapshot "clock_snapshot" sorted Some(1), "Equal moments in several clocks, as recorded" {
+        id Row "number of the row";
+        ts Integer "the moment, in the recording's clock";
+        clock_id Small "Perfetto's number of the clock: 1 REALTIME, 3 MONOTONIC,                         5 MONOTONIC_RAW, 6 BOOTTIME, 9 TSC, 10 PERF; null: it has none";
+        clock_name Text "name of the clock";
+        clock_value Integer "the moment, in ns of this clock";
+        snapshot_id Small "number of the moment";
+        machine_id Small "number of the recording";
+    }
     Cpu "cpu" sorted Some(1), "CPUs with events" {
         id Row "number of the row";
         ucpu Small "CPU, unique across recordings: 8192 * machine_id + cpu";
@@ -233,8 +286,83 @@ tables! {
     }
 }
 
-/// Views over the tables.
-pub const VIEWS: [&str; 1] = ["CREATE VIEW sched AS SELECT *, ts + dur AS ts_end FROM sched_slice"];
+/// View over the tables.
+#[derive(Clone, Copy, Debug)]
+pub struct TableView {
+    /// Its name.
+    pub name: &'static str,
+    /// Meaning of its rows.
+    pub documentation: &'static str,
+    /// Its query.
+    query: &'static str,
+}
+
+impl TableView {
+    /// The statement that creates the view.
+    pub fn statement(&self) -> String {
+        format!("CREATE VIEW {} AS {}", self.name, self.query)
+    }
+}
+
+/// Views over the tables, under Perfetto's names.
+pub const VIEWS: [TableView; 10] = [
+    TableView {
+        name: "sched",
+        documentation: "View of sched_slice, with ts_end",
+        query: "SELECT *, ts + dur AS ts_end FROM sched_slice",
+    },
+    TableView { name: "slices", documentation: "View of slice", query: "SELECT * FROM slice" },
+    TableView {
+        name: "thread_track",
+        documentation: "View of track: slices of threads",
+        query: "SELECT id, name, type, parent_id, machine_id, utid FROM track \
+                WHERE event_type = 'slice' AND utid IS NOT NULL",
+    },
+    TableView {
+        name: "process_track",
+        documentation: "View of track: slices of processes",
+        query: "SELECT id, name, type, parent_id, machine_id, upid FROM track \
+                WHERE event_type = 'slice' AND upid IS NOT NULL",
+    },
+    TableView {
+        name: "cpu_track",
+        documentation: "View of track: slices of CPUs",
+        query: "SELECT id, name, type, parent_id, machine_id, cpu, ucpu FROM track \
+                WHERE event_type = 'slice' AND cpu IS NOT NULL",
+    },
+    TableView {
+        name: "cpu_counter_track",
+        documentation: "View of counter_track: counters of CPUs",
+        query: "SELECT id, name, type, parent_id, machine_id, unit, description, cpu, ucpu \
+                FROM counter_track WHERE cpu IS NOT NULL",
+    },
+    TableView {
+        name: "process_counter_track",
+        documentation: "View of counter_track: counters of processes",
+        query: "SELECT id, name, type, parent_id, machine_id, unit, description, upid \
+                FROM counter_track WHERE upid IS NOT NULL",
+    },
+    TableView {
+        name: "thread_counter_track",
+        documentation: "View of counter_track: counters of threads",
+        query: "SELECT id, name, type, parent_id, machine_id, unit, description, utid \
+                FROM counter_track WHERE utid IS NOT NULL",
+    },
+    TableView {
+        name: "counters",
+        documentation: "View of counter, with name and unit of counter_track",
+        query: "SELECT c.id, c.ts, c.track_id, c.value, c.arg_set_id, t.name, t.unit \
+                FROM counter c JOIN counter_track t ON c.track_id = t.id",
+    },
+    TableView {
+        name: "stack_sample",
+        documentation: "View of perf_sample: samples with a stack",
+        query: "SELECT s.id, s.ts, 'linux.perf' AS source, s.utid, t.upid, \
+                NULL AS async_name, NULL AS async_kind, s.ucpu, s.cpu_mode, s.callsite_id, \
+                NULL AS session_id FROM perf_sample s LEFT JOIN thread t ON t.utid = s.utid \
+                WHERE s.callsite_id IS NOT NULL",
+    },
+];
 
 impl TableId {
     pub(crate) fn schema(self) -> &'static TableSchema {

@@ -1,9 +1,17 @@
-//! Threads and processes: numbers that stay the same where the kernel uses an id again.
+//! Threads, processes and CPUs: numbers that stay the same where the kernel uses an id again.
 
 use kymo_events::TaskInfo;
 use rustc_hash::FxHashMap;
 
 use crate::build::{Put, TableBuilder};
+
+/// CPUs of a recording in `ucpu`.
+const CPUS: u32 = 8192;
+
+/// Number of a CPU that is unique across recordings.
+pub(crate) fn ucpu(machine: u32, cpu: u32) -> u32 {
+    machine.saturating_mul(CPUS).saturating_add(cpu)
+}
 
 #[derive(Clone, Debug, Default)]
 struct Thread {
@@ -175,6 +183,11 @@ impl ThreadNumbers {
             end.is_some_and(|end| time <= end)
         });
         ended.or_else(|| self.by_tid.get(&tid).copied())
+    }
+
+    /// Process of a thread, as far as it is recorded until now.
+    pub(crate) fn process(&self, utid: u32) -> Option<u32> {
+        self.threads.get(utid as usize)?.upid
     }
 
     /// The last name of a thread.

@@ -290,7 +290,7 @@ fn all_probes_are_limited_to_the_process() {
     }
 }
 
-/// Calls a function that was made at run time, in a thread of its own; a map names it.
+/// Calls JIT code in a thread of its own; a map names it.
 const MADE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -314,7 +314,7 @@ int main(void) {
     memcpy(code, loop, sizeof loop);
     snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
     FILE *map = fopen(path, "w");
-    fprintf(map, "%lx 40 made_at_run_time\n", (long)code);
+    fprintf(map, "%lx 40 jit_function\n", (long)code);
     fclose(map);
     pthread_create(&thread, 0, work, 0);
     puts("ready");
@@ -324,7 +324,7 @@ int main(void) {
 "#;
 
 #[test]
-fn code_made_at_run_time_has_names_in_a_process_that_was_there_before() {
+fn jit_code_has_names_in_a_process_that_was_there_before() {
     if !require(&[Need::Root, Need::Tracefs, Need::Gcc]) || !cfg!(target_arch = "x86_64") {
         return;
     }
@@ -336,8 +336,8 @@ fn code_made_at_run_time_has_names_in_a_process_that_was_there_before() {
     let o = limited(&["-p", &pid, "-e", program]);
     std::fs::remove_file(format!("/tmp/perf-{pid}.map")).unwrap();
     let text = o.success().stdout;
-    assert!(text.contains("made_at_run_time+"), "{text}");
-    assert!(text.contains("@f[made_at_run_time]: "), "{text}");
+    assert!(text.contains("jit_function+"), "{text}");
+    assert!(text.contains("@f[jit_function]: "), "{text}");
 }
 
 #[test]

@@ -265,3 +265,119 @@ fn a_removed_program_is_probed_by_its_process() {
     process.wait().unwrap();
     assert!(o.success().stdout.trim_start().starts_with("@: "));
 }
+
+/// Arguments that are variables; `twice` has the same one at two places.
+const GLOBALS: &str = r#"
+#include <sys/sdt.h>
+static volatile signed char small = -5;
+volatile unsigned short natural = 65535;
+volatile int numbers[4] = { 10, 20, 30, -40 };
+__attribute__((noinline)) void element(long i) { DTRACE_PROBE1(app, element, numbers[i]); }
+int main(int argc, char **argv) {
+    DTRACE_PROBE4(app, tick, small, natural, numbers[2], 42);
+    DTRACE_PROBE1(app, twice, numbers[0]);
+    numbers[0] = 11;
+    DTRACE_PROBE1(app, twice, numbers[0]);
+    for (int i = 0; i < 4; i++) element(i);
+    return 0;
+}
+"#;
+
+#[test]
+fn arguments_of_usdt_probes_may_be_global_variables() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Gcc, Need::Tool("strip")]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("globals.c"), GLOBALS).unwrap();
+    for place in ["-pie", "-no-pie"] {
+        let path = at("globals");
+        let code = if place == "-pie" { "-fPIE" } else { "-fno-pie" };
+        let _ = run("gcc", ["-O1", code, place, "-o", &path, &at("globals.c")]).success();
+        let notes = run("readelf", ["-n", &path]).success().stdout;
+        let is_global = ["8+numbers(%rip)", "numbers+8(%rip)"].iter().any(|s| notes.contains(s));
+        assert!(is_global, "{notes}");
+        let shown = |probe: &str, what: &str| {
+            let text = format!("usdt:{path}:app:{probe} {{ printf(\"%d \", {what}); }}");
+            let o = run(KYMO, ["run", "-q", "-e", &text, "-c", &path]).success();
+            o.stdout.trim().to_owned()
+        };
+        let tick = ["arg0", "arg1", "arg2", "arg3"].map(|argument| shown("tick", argument));
+        assert_eq!(tick, ["-5", "65535", "30", "42"], "{place}");
+        assert_eq!(shown("twice", "arg0"), "10 11", "{place}");
+        assert_eq!(shown("element", "arg0"), "11 20 30 -40", "{place}: {notes}");
+        let probe = format!("{path} %app:tick");
+        let o = run(KYMO, ["trace", "--probe", &probe, "--", &path]).success();
+        assert!(o.stdout.contains("arg1=-5 arg2=65535 arg3=30 arg4=42"), "{}", o.stdout);
+    }
+    // The address of a local variable is not in a stripped program: that argument alone is refused.
+    let bare = at("bare");
+    let _ = run("strip", ["-o", &bare, &at("globals")]).success();
+    let all = |argument: &str| {
+        let text = format!("usdt:{bare}:app:tick {{ print({argument}); }}");
+        run(KYMO, ["run", "-q", "-e", &text, "-c", &bare])
+    };
+    assert_eq!(all("arg3").success().stdout.trim(), "42");
+    let o = all("arg0").failure();
+    let why = "is small(%rip), and the symbols do not have the address of small";
+    assert!(o.stderr.contains(why), "{}", o.stderr);
+}
+
+/// `tick` runs five times, and so does its marker; with an argument the program waits.
+const TICKS: &str = r#"
+#include <sys/sdt.h>
+#include <unistd.h>
+__attribute__((noinline)) void tick(int n) { DTRACE_PROBE1(app, hit, n); }
+int main(int argc, char **argv) {
+    for (int n = 0; n < 5; n++) tick(n);
+    if (argc > 1) pause();
+    return 0;
+}
+"#;
+
+#[test]
+fn a_path_with_wildcards_that_exists_is_that_file() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("ticks.c");
+    std::fs::write(&source, TICKS).unwrap();
+    // `e9` and `dx8` match the patterns and are not meant.
+    for name in ["e[9]", "e9", "d*8", "dx8", "f?x"] {
+        let home = dir.path().join(name);
+        std::fs::create_dir(&home).unwrap();
+        let made = home.join("ticks");
+        let _ = run("gcc", [source.to_str().unwrap(), "-o", made.to_str().unwrap()]).success();
+    }
+    let listed = |o: Outcome| o.success().stdout.lines().map(str::to_owned).collect::<Vec<_>>();
+    for name in ["e[9]", "d*8", "f?x"] {
+        let home = dir.path().join(name).to_str().unwrap().to_owned();
+        let path = format!("{home}/ticks");
+        let count = |probe: &str| {
+            let text = format!("{probe} {{ @[probe] = count(); }}");
+            let o = run(KYMO, ["run", "-q", "-e", &text, "-c", &path]).success();
+            o.stdout.trim().to_owned()
+        };
+        let (function, marker) = (format!("uprobe:{path}:tick"), format!("usdt:{path}:app:hit"));
+        assert_eq!(count(&function), format!("@[{function}]: 5"));
+        assert_eq!(count(&format!("uprobe:\"{path}\":tick")), format!("@[{function}]: 5"));
+        assert_eq!(count(&marker), format!("@[{marker}]: 5"));
+        // A pattern of files in such a directory.
+        assert_eq!(count(&format!("uprobe:{home}/t*s:tick")), format!("@[{function}]: 5"));
+        let o = run(KYMO, ["count", "-e", &function, "--", &path]).success();
+        assert!(o.stdout.trim_start().starts_with("5 events"), "{}", o.stdout);
+        let functions = listed(run(KYMO, ["run", "-l", &format!("uprobe:{path}:ti*")]));
+        assert_eq!(functions, [function.as_str()]);
+
+        let mut process = Command::new(&path).arg("wait").spawn().unwrap();
+        let id = process.id().to_string();
+        let functions = run(KYMO, ["run", "-l", "uprobe:*", "-p", &id]);
+        let markers = run(KYMO, ["run", "-l", "usdt:*", "-p", &id]);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(listed(functions).contains(&function));
+        assert!(listed(markers).contains(&marker));
+    }
+}

@@ -316,6 +316,119 @@ fn a_probe_on_a_resolver_says_so() {
     assert!(o.stderr.contains("calls reach __chosen_plain"), "{}", o.stderr);
     let o = p.run("take", "@ = count();").success();
     assert!(!o.stderr.contains("indirect"), "{}", o.stderr);
+    // So do counts, latencies, and probes that are added.
+    let path = p.path.to_str().unwrap();
+    let noted = |function: &str, args: &[&str]| {
+        let o = run(KYMO, args).success();
+        let text = format!("{}{}", o.stdout, o.stderr);
+        let caution = format!("{function} is an indirect function");
+        assert_eq!(text.matches(&caution).count(), usize::from(function == "chosen"), "{text}");
+    };
+    for function in ["chosen", "take"] {
+        let probe = format!("uprobe:{path}:{function}");
+        let latency = format!("{probe} -> uretprobe:{path}:{function} by tid");
+        noted(function, &["count", "-e", &probe, "--", path]);
+        noted(function, &["count", "--json", "-e", &probe, "--", path]);
+        noted(function, &["count", "--latency", &latency, "--", path]);
+        noted(function, &["probe", "-x", path, "-n", function]);
+    }
+    let libc = format!("{path}-libc");
+    let shared = run("ldd", [path]).success().stdout;
+    let shared = shared.lines().find_map(|line| line.split("=> ").nth(1)?.split(' ').next());
+    let shared = shared.filter(|path| path.contains("libc.so")).map(str::to_owned);
+    // Names of versions, as the C library has them.
+    if let Some(path) = shared {
+        std::fs::copy(&path, &libc).unwrap();
+        let o = run(KYMO, ["probe", "-x", &libc, "-n", "strlen"]).success();
+        let text = format!("{}{}", o.stdout, o.stderr);
+        assert!(text.contains("strlen is an indirect function"), "{text}");
+    }
+}
+
+/// `work` runs 160 times, in goroutines whose stacks grow under it.
+const GO: &str = r#"package main
+
+import "fmt"
+
+//go:noinline
+func deep(a int) int {
+	var buf [2000]byte
+	for i := range buf {
+		buf[i] = byte(a)
+	}
+	if a > 0 {
+		return deep(a-1) + int(buf[a%2000])
+	}
+	return 1
+}
+
+//go:noinline
+func work(a int) int {
+	if a == 3 {
+		return deep(50) * 2
+	}
+	return deep(a)
+}
+
+func main() {
+	sum, done := 0, make(chan int)
+	for g := 0; g < 8; g++ {
+		go func(g int) {
+			r := 0
+			for i := 0; i < 20; i++ {
+				r += work(g)
+			}
+			done <- r
+		}(g)
+	}
+	for g := 0; g < 8; g++ {
+		sum += <-done
+	}
+	fmt.Println(sum > 0)
+}
+"#;
+
+/// Return probes end Go programs: they are refused, and what the refusal offers counts all calls.
+#[test]
+fn return_probes_of_go_functions_are_refused() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Tool("go")]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (source, path) = (dir.path().join("main.go"), dir.path().join("program"));
+    std::fs::write(&source, GO).unwrap();
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).args([&path, &source]).current_dir(dir.path());
+    let _ = run_command(go).success();
+    let path = path.to_str().unwrap();
+    let program = format!("uretprobe:{path}:main.work {{ @ = count(); }}");
+    let o = run(KYMO, ["run", "-e", &program, "-c", path]).failure();
+    assert!(o.stderr.contains("main.work is Go code"), "{}", o.stderr);
+    let o = run(KYMO, ["run", "--unsafe", "--dry-run", "-e", &program]).success();
+    assert!(o.stderr.contains("WARNING: main.work is Go code"), "{}", o.stderr);
+    let by_pattern = format!("uretprobe:{path}:main.w* {{ @ = count(); }}");
+    let refusal = run(KYMO, ["run", "-e", &by_pattern, "-c", path]).failure().stderr;
+    assert!(refusal.contains("main.work is Go code"), "{refusal}");
+    let (_, offered) = refusal.split_once("(main.work").expect(&refusal);
+    let (offsets, _) = offered.split_once(')').unwrap();
+    let probe = |offset: &str| format!("uprobe:{path}:main.work{offset}");
+    let returns: Vec<String> = offsets.split(", ").map(probe).collect();
+    for points in [probe(""), returns.join(", ")] {
+        let o = run(KYMO, ["run", "-q", "-e", &format!("{points} {{ @ = count(); }}"), "-c", path]);
+        prints(o, &["true", "@: 160"]);
+    }
+    let latency = format!("{} -> uretprobe:{path}:main.work by tid", probe(""));
+    let o = run(KYMO, ["count", "--latency", &latency, "--", path]).failure();
+    assert!(o.stderr.contains("main.work is Go code"), "{}", o.stderr);
+    let added = |args: &[&str]| run(KYMO, [&["probe", "-x", path, "-n"], args].concat());
+    let o = added(&["main.work%return"]).failure();
+    assert!(o.stderr.contains("main.work is Go code"), "{}", o.stderr);
+    assert!(o.stderr.contains("--force"), "{}", o.stderr);
+    let _ = added(&["--force", "main.work%return"]).success();
+    let _ = added(&["main.work"]).success();
+    let traced = format!("{path} main.work%return");
+    let o = run(KYMO, ["trace", "--probe", &traced, "--", path]).failure();
+    assert!(o.stderr.contains("main.work is Go code"), "{}", o.stderr);
 }
 
 const PARTLY_INLINED: &str = r#"
@@ -344,4 +457,59 @@ fn a_probe_on_a_function_that_is_inlined_in_part_says_so() {
     let o = p.run("whole", "@ = count();").success();
     assert!(o.stdout.contains("@: 10\n"), "{}", o.stdout);
     assert!(!o.stderr.contains("inlined"), "{}", o.stderr);
+}
+
+/// Structures with names of the kernel's, whose `struct path` has 16 bytes.
+const NAMESAKES: &str = r#"
+#include <sys/sdt.h>
+struct path { int x; int y; long dentry; long mnt; } path = { 123, 7, 5555, 6666 };
+struct file { long f_pos; int f_flags; } file = { 77, 3 };
+struct request { int id; int len; } request = { 4, 42 };
+struct task_struct { int pid; } task = { 1 };
+__attribute__((noinline)) int take(struct path *p, struct file *f, struct request *r) {
+    DTRACE_PROBE1(app, taken, p);
+    return p->x + f->f_flags + r->len;
+}
+int main(void) { return take(&path, &file, &request) + task.pid == 0; }
+"#;
+
+#[test]
+fn a_cast_at_a_probe_of_a_program_means_the_structure_of_the_program() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let flags = ["-g", "-O1"];
+    let p = TypedProgram::compile("gcc", "namesakes.c", NAMESAKES, &flags);
+    let body = "$p = (struct path *)arg0; print(($p->dentry, $p->mnt, sizeof(struct path)));";
+    prints(p.run("take", body), &["(5555, 6666, 24)"]);
+    let body = "$f = (struct file *)arg1; print(($f->f_pos, $f->f_flags));";
+    prints(p.run("take", body), &["(77, 3)"]);
+    prints(p.run("take", "print(((struct request *)arg2)->len);"), &["42"]);
+    prints(p.run("take", "print(offsetof(struct path, mnt));"), &["16"]);
+    prints(p.run("take", "print(sizeof(struct path[3]));"), &["72"]);
+    let path = p.path.to_str().unwrap();
+    let all = |text: &str| run(KYMO, ["run", "-q", "-e", text, "-c", path]);
+    let text = format!("usdt:{path}:app:taken {{ print(((struct path *)arg0)->mnt); }}");
+    prints(all(&text), &["6666"]);
+    let text = format!("uretprobe:{path}:take {{ print(sizeof(struct path)); }}");
+    prints(all(&text), &["24"]);
+    // The kernel's own values and probes have its types.
+    let body = "print(((struct task_struct *)curtask)->pid == tid);";
+    prints(p.run("take", body), &["true"]);
+    let text = format!(
+        "BEGIN {{ print(sizeof(struct path)); }} uprobe:{path}:take {{ print(sizeof(struct path)); }}"
+    );
+    prints(all(&text), &["16", "24"]);
+    // A definition in the program has priority.
+    let text = format!(
+        "struct path {{ int x; }} \
+         uprobe:{path}:take {{ print((((struct path *)arg0)->x, sizeof(struct path))); }}"
+    );
+    prints(all(&text), &["(123, 4)"]);
+    // Without debugging information the kernel's types are all there are.
+    let bare = TypedProgram::compile("gcc", "namesakes.c", NAMESAKES, &["-O1"]);
+    prints(bare.run("take", "print(sizeof(struct path));"), &["16"]);
+    let other = bare.path.to_str().unwrap();
+    let text = format!("uprobe:{other}:take, uprobe:{path}:take {{ print(sizeof(struct path)); }}");
+    prints(all(&text), &["24"]);
 }

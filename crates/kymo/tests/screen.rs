@@ -428,7 +428,7 @@ fn names_in_messages_color_nothing() {
     }
 }
 
-/// Saves for a while when it is asked to end, and ends at once when it is asked again.
+/// Saves for a while when it is asked to end, and ends immediately when it is asked again.
 const SAVES: &str = r#"
 import os, signal, time
 times = 0

@@ -565,5 +565,5 @@ fn tables_are_listed_without_a_query() {
         assert!(long.lines().any(|line| line.starts_with(&format!("{table}: "))), "{table}");
     }
     assert!(!short.contains("wakeup_delay") && long.contains("    wakeup_delay "), "{long}");
-    assert!(short.lines().count() < 60, "{short}");
+    assert!(short.lines().count() < 80, "{short}");
 }

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 
 use kymo_events::name_map::recorded_names;
 use kymo_events::{
-    CommandWatch, EventSelection, EventSource, ReadOptions, RecordedEvent, SourceError,
+    BlockedThread, CommandWatch, EventSelection, EventSource, ReadOptions, RecordedEvent,
+    SourceError,
 };
 
 use super::history::{RunHistory, TaskRun, WokenBy};
-use super::path::{CriticalPath, PathTable, PathTask, PathTaskId, SpanStats};
+use super::path::{CriticalPath, PathSegment, PathTable, PathTask, PathTaskId, SpanStats};
 use super::span::{EndedSpan, SpanExpr, SpanMatcher};
 use super::stacks::add_stacks;
 use super::wake_source::WakeSource;
@@ -107,7 +108,16 @@ pub fn find_paths(source: &EventSource, config: &PathConfig) -> Result<PathTable
     let mut machine = TaskMachine::new(losses.clone());
     let mut decoder = SchedDecoder::default();
     let mut span: Option<(u64, u64)> = None;
+    let mut is_first = true;
     let summary = source.for_each(&select, ReadOptions::default(), &mut |event| {
+        if std::mem::take(&mut is_first)
+            && let Some((began, threads)) = source.blocked_at_start()
+        {
+            let began = event.time.map_or(began, |time| time.min(began));
+            for thread in threads {
+                collector.note_blocked(thread, began, (&mut machine, event));
+            }
+        }
         machine.note_loss(event);
         if event.class.is_stack {
             collector.take_stack(event);
@@ -200,6 +210,23 @@ impl<'a> PathCollector<'a> {
         known.seen.1 = known.seen.1.max(time);
         known.rename(task.comm());
         Some(key)
+    }
+
+    /// Takes note of a thread that is blocked when the events start, which is before `event`.
+    fn note_blocked(
+        &mut self,
+        thread: &BlockedThread,
+        began: u64,
+        (machine, event): (&mut TaskMachine, &RecordedEvent<'_>),
+    ) {
+        let id = machine.note_blocked(thread, began, event);
+        let Some(key) = id.and_then(|id| self.key(id, machine, began)) else { return };
+        let (cause, _) = OffCpuCause::of_thread(thread);
+        self.history.blocked.insert(key, (began, cause));
+        if let Some(slot) = id.and_then(|id| self.slot(id)) {
+            let state = SwitchOutState::Blocked(thread.state);
+            slot.left = Some((began, thread.cpu.unwrap_or(0), state));
+        }
     }
 
     fn step(
@@ -477,6 +504,12 @@ impl<'a> PathCollector<'a> {
                 first.map(path).into_iter().collect()
             }
         };
+        let is_at_start = |segment: &PathSegment| {
+            let known = self.history.blocked.get(&segment.task);
+            known.is_some_and(|(since, _)| *since == segment.from)
+        };
+        let segments = paths.iter().flat_map(|path: &CriticalPath| &path.segments);
+        let began_before = segments.filter(|segment| is_at_start(segment)).count() as u64;
         self.matcher.finish();
         let (no_end, no_begin, no_key) = self.matcher.unmatched;
         let stats = SpanStats { no_end, no_begin, no_key, ..self.stats };
@@ -495,6 +528,7 @@ impl<'a> PathCollector<'a> {
                 PathTarget::Command(command) if command.found().is_some_and(|c| c.is_by_name)
             ),
             forgotten: self.history.forgotten,
+            began_before,
             crowded: self.history.crowded,
             read,
         }

@@ -1,8 +1,11 @@
 //! Runs of tasks with the waits before them: what paths are found in. Its memory is bounded;
 //! where it is full, the older half is forgotten.
 
+use rustc_hash::FxHashMap;
+
 use super::path::{PathTask, PathTaskId};
 use super::work_items::WorkItems;
+use crate::offcpu::OffCpuCause;
 use crate::tasks::{SwitchOutState, WaitCause, WakeupContext};
 
 /// Runs kept at a time; about 80 bytes each.
@@ -61,6 +64,8 @@ pub(super) struct RunHistory {
     pub(super) items: WorkItems,
     /// Before this time runs were forgotten.
     pub(super) forgotten: Option<u64>,
+    /// Tasks that were blocked at the start of a live capture: since when, and the cause.
+    pub(super) blocked: FxHashMap<PathTaskId, (u64, OffCpuCause)>,
     /// Tasks there was no room for.
     pub(super) crowded: u64,
 }
@@ -79,6 +84,11 @@ impl RunHistory {
 
     pub(super) fn task_mut(&mut self, id: PathTaskId) -> Option<&mut PathTask> {
         self.tasks.get_mut(id.0 as usize)
+    }
+
+    /// The cause of a block that began before a live capture, of a task that left its CPU then.
+    pub(super) fn cause_at_start(&self, task: PathTaskId, left: u64) -> Option<OffCpuCause> {
+        self.blocked.get(&task).filter(|(since, _)| *since == left).map(|(_, cause)| *cause)
     }
 
     /// Keeps a run.

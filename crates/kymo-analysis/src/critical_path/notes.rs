@@ -74,6 +74,15 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
                     of the first process that executed a program of its name";
         notes.doubt(NoteKind::Unmatched, fact, Some("--pid or --tid selects another one"));
     }
+    if table.began_before > 0 {
+        let fact = counted(
+            table.began_before,
+            "wait of the path began before the recording: it counts from the start of the recording",
+            "waits of the path began before the recording: they count from the start of the \
+             recording",
+        );
+        notes.choice(NoteKind::Unmatched, fact, None);
+    }
     let left_out: u64 = table.paths.iter().map(|p: &CriticalPath| p.left_out).sum();
     if left_out > 0 {
         let fact = format!(

@@ -239,6 +239,8 @@ pub struct PathTable {
     pub is_command_by_name: bool,
     /// Before this time the history was forgotten.
     pub forgotten: Option<u64>,
+    /// Waits of the paths in progress at the start of a live capture, counted from then on.
+    pub began_before: u64,
     /// Tasks there was no room for.
     pub crowded: u64,
     /// Scheduler events that were read.

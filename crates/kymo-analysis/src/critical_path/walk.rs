@@ -188,11 +188,15 @@ impl PathWalk<'_> {
         }
         let source = wake_source_of(run);
         let state = run.left.map_or(SwitchOutState::Blocked(b'S'), |l| l.2);
+        let left = run.left.map(|l| l.0);
+        let known = left.and_then(|left| self.history.cause_at_start(run.task, left));
         // The stacks tell more, later.
-        let cause = OffCpuCause::of_state(state);
+        let cause = known.unwrap_or(OffCpuCause::of_state(state));
         let segment = self.segment((from, to), run.task, PathKind::Blocked(cause, source), depth);
+        let place = run.left.map(|(time, cpu, _)| switch_at(time, cpu));
         self.add(PathSegment {
-            place: run.left.map(|(time, cpu, _)| switch_at(time, cpu)),
+            // That switch was before the recording.
+            place: place.filter(|_| known.is_none()),
             wake_place: run.woken.map(|w| wake_up_at(&w)),
             ..segment
         });

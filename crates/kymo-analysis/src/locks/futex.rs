@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    EventSelection, EventSource, FieldId, LayoutMemo, ReadOptions, ReadSummary, RecordedClass,
-    RecordedEvent, SourceError,
+    BlockedThread, EventSelection, EventSource, FieldId, LayoutMemo, ReadOptions, ReadSummary,
+    RecordedClass, RecordedEvent, SourceError,
 };
 use rustc_hash::FxHashMap;
 
@@ -76,6 +76,8 @@ pub struct FutexTable {
     pub malformed: u64,
     /// Calls not attributed (table limit reached).
     pub crowded: u64,
+    /// Waits in progress at the start of a live capture, counted from then on.
+    pub began_before: u64,
     /// Times of the first and the last event.
     pub span: Option<(u64, u64)>,
     /// Summary of the readers.
@@ -124,6 +126,8 @@ struct OpenCall {
     time: u64,
     row: usize,
     stack: Option<StackNode>,
+    /// It began before the events: none of them names the variable.
+    is_unnamed: bool,
 }
 
 struct FutexCounting<'a> {
@@ -145,6 +149,7 @@ struct FutexCounting<'a> {
     stacked: (u64, u64),
     malformed: u64,
     crowded: u64,
+    began_before: u64,
     span: Option<(u64, u64)>,
 }
 
@@ -173,12 +178,20 @@ pub fn count_futexes(
         stacked: (0, 0),
         malformed: 0,
         crowded: 0,
+        began_before: 0,
         span: None,
     };
+    let mut is_first = true;
     let summary = source.for_each(&events, ReadOptions::default(), &mut |event| {
+        if std::mem::take(&mut is_first) {
+            counting.see_blocked(source, event.time);
+        }
         counting.event(event);
         ControlFlow::Continue(())
     })?;
+    if is_first {
+        counting.see_blocked(source, None);
+    }
     Ok(counting.finish(summary))
 }
 
@@ -214,7 +227,7 @@ impl FutexCounting<'_> {
                 self.enter((tid, address as u64), FutexCall::of(op), time, event);
             }
             FutexFields::Exit { ret } => match number(ret) {
-                Some(ret) => self.exit(tid, ret, time),
+                Some(ret) => self.exit(tid, ret, time, event),
                 None => self.malformed += 1,
             },
         }
@@ -232,6 +245,35 @@ impl FutexCounting<'_> {
             Some((_, comm)) => comm.clone(),
             None => event.task().comm().to_vec(),
         }
+    }
+
+    /// Takes the calls in progress at the start of a live capture, whose first event comes at this
+    /// time: they count from then on.
+    fn see_blocked(&mut self, source: &EventSource, first: Option<u64>) {
+        let Some((began, threads)) = source.blocked_at_start() else { return };
+        let time = first.map_or(began, |first| first.min(began));
+        threads.iter().for_each(|thread| self.call_in_progress(thread, time));
+    }
+
+    fn call_in_progress(&mut self, thread: &BlockedThread, time: u64) {
+        let Some((address, op)) = thread.call.and_then(|call| call.futex()) else { return };
+        let selection = self.selection;
+        if FutexCall::of(op) != Some(FutexCall::Wait)
+            || selection.cpus().is_some()
+            || selection.has_task_conditions()
+                && !selection.wants_task(thread.pid, Some(thread.tid), &thread.comm)
+        {
+            return;
+        }
+        if self.open.len() >= MAX_OPEN {
+            self.crowded += 1;
+            return;
+        }
+        let name = || (thread.comm.clone(), None);
+        let row = self.row((thread.pid, address), name);
+        self.began_before += 1;
+        let call = OpenCall { time, row, stack: None, is_unnamed: true };
+        self.open.insert(thread.tid, call);
     }
 
     fn enter(
@@ -273,16 +315,24 @@ impl FutexCounting<'_> {
                     self.crowded += 1;
                     return;
                 }
-                let row = self.row((task.pid, address), event);
+                let key = (task.pid, address);
+                let row = match self.by_key.get(&key) {
+                    Some(row) => *row,
+                    None => {
+                        let comm = self.comm(event);
+                        self.row(key, || (comm, event.variable(address)))
+                    }
+                };
                 let stack = self.stacks.add(event, StackRole::Event);
                 self.stacked.0 += 1;
                 self.stacked.1 += u64::from(stack.is_some());
-                self.open.insert(tid, OpenCall { time, row, stack });
+                self.open.insert(tid, OpenCall { time, row, stack, is_unnamed: false });
             }
         }
     }
 
-    fn row(&mut self, key: FutexKey, event: &RecordedEvent<'_>) -> usize {
+    /// Row of a futex; `names`: the name of a new one's first waiter, and its variable.
+    fn row(&mut self, key: FutexKey, names: impl FnOnce() -> (Vec<u8>, Option<String>)) -> usize {
         if let Some(row) = self.by_key.get(&key) {
             return *row;
         }
@@ -298,18 +348,14 @@ impl FutexCounting<'_> {
             self.by_key.insert(key, next);
         }
         let (pid, address) = if is_others { (None, 0) } else { key };
-        let (comm, variable) = if is_others {
-            (b"[others]".to_vec(), None)
-        } else {
-            (self.comm(event), event.variable(address))
-        };
+        let (comm, variable) = if is_others { (b"[others]".to_vec(), None) } else { names() };
         let row = FutexRow { pid, comm, address, variable, is_others, ..FutexRow::default() };
         self.rows.push(row);
         self.wakers.push(None);
         next
     }
 
-    fn exit(&mut self, tid: u32, ret: i64, time: u64) {
+    fn exit(&mut self, tid: u32, ret: i64, time: u64, event: &RecordedEvent<'_>) {
         const EINTR: i64 = -4;
         const EAGAIN: i64 = -11;
         const ETIMEDOUT: i64 = -110;
@@ -317,6 +363,9 @@ impl FutexCounting<'_> {
         const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
         let Some(call) = self.open.remove(&tid) else { return };
         let Some(row) = self.rows.get_mut(call.row) else { return };
+        if call.is_unnamed && row.variable.is_none() && !row.is_others {
+            row.variable = event.variable(row.address);
+        }
         let Some(nanos) = time.checked_sub(call.time) else { return };
         if self.losses.touches(call.time, time) {
             row.uncertain += 1;
@@ -363,6 +412,7 @@ impl FutexCounting<'_> {
             stacked: self.stacked,
             malformed: self.malformed,
             crowded,
+            began_before: self.began_before,
             span: self.span,
             summary,
         }

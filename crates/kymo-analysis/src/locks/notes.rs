@@ -75,7 +75,7 @@ pub fn contention_notes(table: &ContentionTable, source: &EventSource) -> Vec<No
 /// Notes on waits for futexes.
 pub fn futex_notes(table: &FutexTable) -> Vec<Note> {
     let mut notes = NoteList::default();
-    if table.events == 0 {
+    if table.events == 0 && table.rows.is_empty() {
         let fact = "there are no system calls of futexes";
         notes.doubt(NoteKind::Empty, fact, Some("record them: kymo lock record --futex"));
     }
@@ -100,6 +100,16 @@ pub fn futex_notes(table: &FutexTable) -> Vec<Note> {
         "event without time, task or a field is left out",
         "events without time, task or a field are left out",
     );
+    if table.began_before > 0 {
+        let fact = counted(
+            table.began_before,
+            "wait began before the recording: it counts from the start of the recording, without \
+             its stack",
+            "waits began before the recording: they count from the start of the recording, \
+             without their stacks",
+        );
+        notes.choice(NoteKind::Unmatched, fact, None);
+    }
     let left_out = table.crowded + table.stacks.left_out;
     notes.counted(
         left_out,

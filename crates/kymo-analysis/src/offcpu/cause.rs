@@ -1,5 +1,7 @@
 //! Causes of waits, found from the kernel functions in which a task waits.
 
+use kymo_events::BlockedThread;
+
 use crate::tasks::SwitchOutState;
 
 /// Cause of a wait.
@@ -431,6 +433,16 @@ impl OffCpuCause {
         let facts = StackFacts::of(functions.iter().map(String::as_str));
         let causes = functions.iter().map(|name| OffCpuCause::of_function(name));
         Some(OffCpuCause::of_block(state, causes, facts))
+    }
+
+    /// The cause of the block of a thread, and the functions of the kernel that show it.
+    pub(crate) fn of_thread(thread: &BlockedThread) -> (OffCpuCause, &[String]) {
+        let functions = match thread.stack.as_slice() {
+            [] => thread.function.as_slice(),
+            stack => stack,
+        };
+        let cause = OffCpuCause::of_kernel_stack(thread.state, functions);
+        (cause.unwrap_or(OffCpuCause::Blocked), functions)
     }
 
     /// The cause of a wait of a task in this state, where its stack is not known.

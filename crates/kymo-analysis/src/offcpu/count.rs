@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use kymo_events::{EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError};
+use kymo_events::{
+    BlockedThread, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError,
+};
 use rustc_hash::FxHashMap;
 
 use super::OFF_CPU_EVENTS;
@@ -62,6 +64,7 @@ pub(super) struct OffCpuCounting<'a> {
     owners: Vec<Option<(StackOwner, Vec<u8>)>>,
     switches: (u64, u64),
     no_begin: u64,
+    began_before: u64,
     unbalanced: u64,
     pub(super) merged: u64,
     /// Combinations of task, cause and stack.
@@ -84,7 +87,13 @@ pub fn count_off_cpu(
     names.extend([KERNEL_STACK, EXIT_EVENT]);
     let mut reader = OffCpuReader::new(config, source.losses(), false);
     let options = ReadOptions::default();
+    let mut is_first = true;
     let summary = source.for_each(&select_events(&names), options, &mut |event| {
+        if std::mem::take(&mut is_first)
+            && let Some((began, threads)) = source.blocked_at_start()
+        {
+            threads.iter().for_each(|thread| reader.note_blocked(thread, began, event));
+        }
         reader.event(event);
         ControlFlow::Continue(())
     })?;
@@ -123,6 +132,13 @@ impl<'a> OffCpuReader<'a> {
     /// The state of tasks, to take note of which are recorded.
     pub(crate) fn machine_mut(&mut self) -> &mut TaskMachine {
         &mut self.machine
+    }
+
+    /// Takes note of a thread that is blocked when the events start, which is before `event`.
+    fn note_blocked(&mut self, thread: &BlockedThread, began: u64, event: &RecordedEvent<'_>) {
+        let time = event.time.map_or(began, |time| time.min(began));
+        let Some(id) = self.machine.note_blocked(thread, time, event) else { return };
+        self.counting.note_blocked((id, thread), time, &self.machine);
     }
 
     /// Takes an event, of the scheduler or not; answers what it changed.
@@ -199,6 +215,7 @@ impl<'a> OffCpuCounting<'a> {
             owners: Vec::new(),
             switches: (0, 0),
             no_begin: 0,
+            began_before: 0,
             unbalanced: 0,
             merged: 0,
             task_cells: 0,
@@ -217,6 +234,26 @@ impl<'a> OffCpuCounting<'a> {
     fn wanted<'m>(&self, id: TaskId, machine: &'m TaskMachine) -> Option<&'m SchedTask> {
         let wants = |t: &&SchedTask| !t.is_idle() && self.config.selection.wants_task(t);
         machine.tasks.get(id).filter(wants)
+    }
+
+    /// The wait of a thread that began before the events counts from their start.
+    fn note_blocked(
+        &mut self,
+        (id, thread): (TaskId, &BlockedThread),
+        time: u64,
+        machine: &TaskMachine,
+    ) {
+        if self.wanted(id, machine).is_none() {
+            return;
+        }
+        let (cause, functions) = OffCpuCause::of_thread(thread);
+        let stack = self.stacks.add_functions(functions);
+        let state = SwitchOutState::Blocked(thread.state);
+        self.see(id, time);
+        let Some(slot) = self.slot(id) else { return };
+        slot.pending =
+            Some(PendingWait { left: time, state, cause, stack, woken: None, waker: None });
+        self.began_before += 1;
     }
 
     fn step(
@@ -518,6 +555,7 @@ impl<'a> OffCpuCounting<'a> {
             wakers: self.wakers,
             switches: self.switches,
             no_begin: self.no_begin,
+            began_before: self.began_before,
             unbalanced: self.unbalanced,
             crowded,
             merged: self.merged,

@@ -43,6 +43,14 @@ pub fn off_cpu_notes(table: &OffCpuTable) -> Vec<Note> {
         "ended task is in one row together",
         "ended tasks are in one row together",
     );
+    if table.began_before > 0 {
+        let fact = counted(
+            table.began_before,
+            "wait began before the recording: it counts from the start of the recording",
+            "waits began before the recording: they count from the start of the recording",
+        );
+        notes.choice(NoteKind::Unmatched, fact, None);
+    }
     if table.no_begin > 0 {
         let fact = counted(
             table.no_begin,

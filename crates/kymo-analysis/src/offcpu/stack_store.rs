@@ -134,6 +134,27 @@ impl StackStore {
         Some(self.tree.add(trunk, chain, 0))
     }
 
+    /// The stack of a blocked thread by the names of its functions of the kernel, innermost first;
+    /// none without any.
+    pub(crate) fn add_functions(&mut self, names: &[String]) -> Option<StackNode> {
+        self.path.clear();
+        if self.tree.len() >= MAX_NODES || self.frames.len() >= MAX_FRAMES {
+            self.left_out += 1;
+            return None;
+        }
+        for name in names.iter().take(MAX_DEPTH) {
+            let frame = self.name(name, true);
+            self.path.push(frame);
+        }
+        self.cut(StackRole::Sleeper);
+        if self.path.is_empty() {
+            return None;
+        }
+        let trunk = self.tree.trunk(0);
+        let chain = self.path.iter().rev().map(|f| FrameId(*f));
+        Some(self.tree.add(trunk, chain, 0))
+    }
+
     /// A stack in which a task leaves its CPU, whose frames of the kernel are the event's; of the
     /// program's there may be those of another event.
     pub(crate) fn kernel_stack(&mut self, event: &RecordedEvent<'_>) -> Option<StackNode> {

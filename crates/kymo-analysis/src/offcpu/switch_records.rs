@@ -220,6 +220,7 @@ pub fn count_switch_records(
         wakers: table.wakers,
         switches: table.stacked,
         no_begin,
+        began_before: 0,
         unbalanced: 0,
         crowded: 0,
         merged: table.merged,

@@ -170,6 +170,8 @@ pub struct OffCpuTable {
     pub switches: (u64, u64),
     /// Waits that began before the recording, or unseen.
     pub no_begin: u64,
+    /// Waits in progress at the start of a live capture, counted from then on.
+    pub began_before: u64,
     /// Tasks whose times do not add up to those from their first to their last moment.
     pub unbalanced: u64,
     /// Ended tasks that are in one row together.

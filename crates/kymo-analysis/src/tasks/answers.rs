@@ -64,10 +64,13 @@ fn columns<'a>(details: bool) -> ColumnSet<'a, LatencyTable, LatencyTable> {
         .measure("end_ns", "end", |l, _| l.wait.ended)
         .measure("waker", "name of the task that woke it", |l, _| l.waker.clone().map(Name))
         .measure("waker_tid", "its thread", |l, _| l.wait.woken.and_then(|w| w.by))
-        .measure("ran_before", "name of the task that ran before it on this CPU", |l, _| {
-            Name(l.ran_before.clone())
-        })
-        .measure("ran_before_tid", "its thread", |l, _| l.ran_before_tid);
+        .measure(
+            "ran_before",
+            "name of the task that ran before it on this CPU; null if the CPU quota of its cgroup \
+             may be the cause of the wait",
+            |l, _| l.ran_before.clone().map(|(comm, _)| Name(comm)),
+        )
+        .measure("ran_before_tid", "its thread", |l, _| l.ran_before.as_ref().map(|r| r.1));
     ColumnSet::new()
         .table(
             "tasks",

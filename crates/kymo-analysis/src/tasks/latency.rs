@@ -187,10 +187,9 @@ pub struct LongestDelay {
     pub wait: Wait,
     /// Name of who woke it, where that is known.
     pub waker: Option<Vec<u8>>,
-    /// Task that ran before on the CPU.
-    pub ran_before: Vec<u8>,
-    /// Its number.
-    pub ran_before_tid: u32,
+    /// Task that ran before on the CPU: name and number. None where the task may not have waited
+    /// for it.
+    pub ran_before: Option<(Vec<u8>, u32)>,
 }
 
 /// Delays of all tasks.
@@ -354,8 +353,7 @@ impl LatencyCounting<'_> {
             cpu: step.cpu,
             wait: *wait,
             waker,
-            ran_before: before.comm().to_vec(),
-            ran_before_tid: before.tid,
+            ran_before: Some((before.comm().to_vec(), before.tid)),
         });
     }
 

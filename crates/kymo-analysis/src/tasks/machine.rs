@@ -3,7 +3,7 @@
 //! Memory is that of the tasks that live at a time. Halves of intervals whose other half is not
 //! in the recording are counted (`SchedCounts`), and are no intervals.
 
-use kymo_events::{RecordedEvent, TaskComm};
+use kymo_events::{BlockedThread, RecordedEvent, TaskComm};
 use rustc_hash::FxHashSet;
 
 use super::decode::{SchedEvent, TaskRef, WakeupContext, WakeupKind};
@@ -161,6 +161,24 @@ impl TaskMachine {
         if let Some(recorded) = &mut self.recorded {
             let _ = recorded.remove(&tid);
         }
+    }
+
+    /// Takes note of a thread that is blocked when the events start: its wait counts from then on.
+    /// `event`: the first one, which has not been applied.
+    pub(crate) fn note_blocked(
+        &mut self,
+        thread: &BlockedThread,
+        time: u64,
+        event: &RecordedEvent<'_>,
+    ) -> Option<TaskId> {
+        let task = TaskRef { tid: thread.tid, comm: TaskComm::new(&thread.comm) };
+        let id = self.tasks.find(&task, thread.cpu.unwrap_or(0), event)?;
+        let known = self.tasks.get_mut(id)?;
+        let state = SwitchOutState::Blocked(thread.state);
+        known.left = Some(SwitchedOut { time, state, woken_before: false });
+        (known.state, known.cpu) = (TaskState::Blocked, thread.cpu);
+        known.info.pid = known.info.pid.or(thread.pid);
+        Some(id)
     }
 
     /// Whether all switches and wake-ups of a task should be in the recording.

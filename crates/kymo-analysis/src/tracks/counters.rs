@@ -213,7 +213,15 @@ fn plan(class: &RecordedClass) -> Option<CounterPlan> {
     if class.is_named("kmem:rss_stat") {
         return Some(CounterPlan::Memory([field("curr")?, field("member")?, field("size")?]));
     }
-    // Numbers of pairs tell spans apart.
+    let fields = counted_fields(class)?.into_iter();
+    let fields = fields.map(|(id, name, is_float)| CountedField { id, name, is_float });
+    Some(CounterPlan::Program(fields.collect()))
+}
+
+/// Fields of a program's class that count, with their names and whether they are floating-point
+/// numbers; `None` of other classes.
+pub fn counted_fields(class: &RecordedClass) -> Option<Vec<(FieldId, String, bool)>> {
+    // Numbers of pairs distinguish spans.
     if class.origin != ClassOrigin::Program || pair_name(&class.full_name).is_some() {
         return None;
     }
@@ -223,8 +231,7 @@ fn plan(class: &RecordedClass) -> Option<CounterPlan> {
         let is_float = f.field_type == FieldType::Float;
         let counts = is_float || matches!(f.field_type, FieldType::Integer { .. });
         let is_plain = matches!(f.role, FieldRole::Plain | FieldRole::Size | FieldRole::Duration);
-        let (id, name) = (FieldId(id), f.name.clone());
-        (counts && is_plain).then_some(CountedField { id, name, is_float })
+        (counts && is_plain).then(|| (FieldId(id), f.name.clone(), is_float))
     });
-    Some(CounterPlan::Program(fields.collect()))
+    Some(fields.collect())
 }

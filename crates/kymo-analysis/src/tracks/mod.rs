@@ -22,13 +22,13 @@ mod read;
 mod span_track;
 mod task_list;
 
-pub use counters::{CounterOwner, CounterTrack};
+pub use counters::{CounterOwner, CounterTrack, counted_fields};
 pub use cpu_work::CpuWork;
 pub use density::{ReadSoFar, TrackProgress};
 pub use event_list::{EVENTS_PER_CHUNK, EventChunk, EventList, ListedEvent};
 pub use overview::OverviewBin;
 pub use packed::{Columns, DeflateEffort, DeflatedBytes, push_number};
-pub use program_spans::ThreadSpans;
+pub use program_spans::{SpanRole, ThreadSpans};
 pub use pyramid::{PyramidLevel, build_pyramids};
 pub use read::{TraceTracks, TrackConfig, TrackCounts, TrackWakeup, WakeupList, read_tracks};
 pub use span_track::{SPANS_PER_CHUNK, SpanChunk, SpanTrack, TrackSpan};

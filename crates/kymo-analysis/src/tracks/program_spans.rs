@@ -19,13 +19,36 @@ const MOST_OPEN: usize = 64;
 /// Most names that are distinguished; the rest is merged.
 const MOST_NAMES: usize = 4096;
 
-/// Role of a class.
+/// Role of a class in the spans of programs.
+#[derive(Clone, Debug)]
+pub struct SpanRole {
+    /// Name that both events share.
+    pub name: String,
+    /// Whether its events start a span; others end one.
+    pub is_begin: bool,
+    /// The field that distinguishes spans: of a start its first, of an end by its name.
+    pub keys: Vec<(String, FieldId)>,
+}
+
+impl SpanRole {
+    /// Role of a program's class; `None` if its name is not of a pair.
+    pub fn of(class: &RecordedClass) -> Option<SpanRole> {
+        let (name, is_begin) = pair_name(&class.full_name)?;
+        let own = (0u32..).zip(&class.fields);
+        let own = own.filter(|(_, f)| !f.common && f.part == FieldPart::Own);
+        let first = own.clone().next();
+        let first = first.is_some_and(|(_, f)| matches!(f.field_type, FieldType::Integer { .. }));
+        let keys = own.map(|(id, f)| (f.name.clone(), FieldId(id)));
+        let keys = if is_begin && !first { Vec::new() } else { keys.collect() };
+        Some(SpanRole { name: name.to_owned(), is_begin, keys })
+    }
+}
+
+/// Role of a class, with the number of its name.
 #[derive(Clone, Debug)]
 struct PairRole {
     is_begin: bool,
-    /// Number of what both events are called.
     name: u32,
-    /// The field that distinguishes spans: of a start its first, of an end by its name.
     keys: Vec<(String, FieldId)>,
 }
 
@@ -98,23 +121,17 @@ impl ProgramSpans {
     }
 
     fn role(&mut self, class: &RecordedClass) -> Option<PairRole> {
-        let (name, is_begin) = pair_name(&class.full_name)?;
-        let number = match self.numbers.get(name) {
+        let SpanRole { name, is_begin, keys } = SpanRole::of(class)?;
+        let number = match self.numbers.get(&name) {
             Some(number) => *number,
             None if self.names.len() >= MOST_NAMES => MOST_NAMES as u32 - 1,
             None => {
                 let number = self.names.len() as u32;
-                self.names.push(name.to_owned());
-                self.numbers.insert(name.to_owned(), number);
+                self.names.push(name.clone());
+                self.numbers.insert(name, number);
                 number
             }
         };
-        let own = (0u32..).zip(&class.fields);
-        let own = own.filter(|(_, f)| !f.common && f.part == FieldPart::Own);
-        let first = own.clone().next();
-        let first = first.is_some_and(|(_, f)| matches!(f.field_type, FieldType::Integer { .. }));
-        let keys = own.map(|(id, f)| (f.name.clone(), FieldId(id)));
-        let keys = if is_begin && !first { Vec::new() } else { keys.collect() };
         Some(PairRole { is_begin, name: number, keys })
     }
 }

@@ -500,6 +500,10 @@ impl Lowering<'_> {
             ArgumentPlace::Constant(c) => return Ok(Value { ty, home: ValueHome::Constant(*c) }),
             ArgumentPlace::Index(n) => self.argument_word(u32::from(*n))?,
             ArgumentPlace::Register(name) => self.register_named(name)?,
+            ArgumentPlace::Unreadable(why) => {
+                let text = format!("{} of {} {why}", argument.name, self.point.name);
+                return self.error(text);
+            }
             ArgumentPlace::Computed { .. } | ArgumentPlace::Pieces(_) => {
                 return self.load_computed(&argument.place, &argument.ctype);
             }

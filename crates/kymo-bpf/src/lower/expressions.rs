@@ -12,6 +12,7 @@ use super::{Lowered, Lowering, MacroBinding, MacroScope, Value, ValueHome};
 use crate::ast::{BinaryOperator, Expression, ExpressionKind, TypeName};
 use crate::code::{CodeLabel, CompareOperation, ComputeOperation, Instruction, Operand, Register};
 use crate::facts::CType;
+use crate::object::AttachTarget;
 use crate::object::ErrorKind;
 
 impl Value {
@@ -213,31 +214,36 @@ impl Lowering<'_> {
 
     /// A written type, with `typeof`.
     pub(crate) fn c_type(&mut self, type_name: &TypeName) -> Lowered<CType> {
+        self.c_type_in(type_name, self.default_space())
+    }
+
+    /// The type that a written one means for a value of an address space.
+    fn c_type_in(&mut self, type_name: &TypeName, space: AddressSpace) -> Lowered<CType> {
         match type_name {
             TypeName::Of(expression) => {
                 if let Some(bound) = self.bound_type(expression) {
-                    return self.c_type(&bound);
+                    return self.c_type_in(&bound, space);
                 }
                 let value = self.value(expression)?;
                 return Ok(c_type_of(&value.ty));
             }
             TypeName::Named(name) => {
                 if let Some(bound) = self.bound_type_name(name) {
-                    return self.c_type(&bound);
+                    return self.c_type_in(&bound, space);
                 }
             }
             // What these are of may be a macro's parameter.
             TypeName::Pointer(target) if self.names_parameter(target) => {
-                let target = Box::new(self.c_type(target)?);
+                let target = Box::new(self.c_type_in(target, space)?);
                 return Ok(CType::Pointer { target, user: false });
             }
             TypeName::Array(element, count) if self.names_parameter(element) => {
-                let element = Box::new(self.c_type(element)?);
+                let element = Box::new(self.c_type_in(element, space)?);
                 return Ok(CType::Array { element, count: *count });
             }
             _ => {}
         }
-        if let Some(found) = self.type_of_program(type_name) {
+        if let Some(found) = self.type_of_program(type_name, space) {
             return Ok(found);
         }
         self.types.resolve(type_name).map_err(|what| {
@@ -284,21 +290,34 @@ impl Lowering<'_> {
         }
     }
 
-    /// A type that only the probed program has.
-    fn type_of_program(&mut self, type_name: &TypeName) -> Option<CType> {
+    /// A type of the probed program. It has priority over the kernel's of that name, except for
+    /// values of the kernel.
+    fn type_of_program(&mut self, type_name: &TypeName, space: AddressSpace) -> Option<CType> {
         match type_name {
             TypeName::Pointer(target) => {
-                let target = Box::new(self.type_of_program(target)?);
+                let target = Box::new(self.type_of_program(target, space)?);
                 Some(CType::Pointer { target, user: true })
             }
             TypeName::Array(element, count) => {
-                let element = Box::new(self.type_of_program(element)?);
+                let element = Box::new(self.type_of_program(element, space)?);
                 Some(CType::Array { element, count: *count })
             }
-            TypeName::Named(name) if self.types.find(name).is_none() => {
-                let found = self.facts.program_type(&self.point, name)?;
-                self.program.specific = true;
-                Some(found)
+            TypeName::Counted(element, count) => {
+                let count = self.types.counted(count)?;
+                let element = Box::new(self.type_of_program(element, space)?);
+                Some(CType::Array { element, count })
+            }
+            TypeName::Named(name) if !self.types.is_declared(name) => {
+                if space == AddressSpace::Kernel && self.types.find(name).is_some() {
+                    return None;
+                }
+                let is_of_program = matches!(
+                    self.point.target,
+                    AttachTarget::Uprobe { .. } | AttachTarget::Usdt { .. }
+                );
+                // Another binary of the same probe may have another type.
+                self.program.specific |= is_of_program && name.contains(' ');
+                self.facts.program_type(&self.point, name)
             }
             _ => None,
         }
@@ -730,12 +749,12 @@ impl Lowering<'_> {
             self.store_value(&value, place, &ty)?;
             return Ok(Value::memory(ty, place));
         }
-        let ctype = self.c_type(type_name)?;
         let value = self.value(inner)?;
         let space = match (&value.ty, &value.home) {
             (Type::Pointer { space, .. }, _) | (_, ValueHome::Remote(_, _, space)) => *space,
             _ => self.default_space(),
         };
+        let ctype = self.c_type_in(type_name, space)?;
         let ty = value_of_ctype(&ctype, space);
         match (&ty, &value.home) {
             // A record or array as another one, at the same address.

@@ -156,7 +156,7 @@ impl<'f> TypeTable<'f> {
     }
 
     /// A number that declarations compute of constants and of sizes of types.
-    fn counted(&self, count: &Expression) -> Option<u32> {
+    pub(crate) fn counted(&self, count: &Expression) -> Option<u32> {
         let known = |kind: &ExpressionKind| match kind {
             ExpressionKind::SizeofType(of) => Some(i64::from(self.size(&self.resolve(of).ok()?))),
             ExpressionKind::Name(name) => self.constants.get(name).map(|(value, _)| *value),
@@ -196,6 +196,14 @@ impl<'f> TypeTable<'f> {
             },
             TypeName::Of(_) => return Err("typeof is not possible here".into()),
         })
+    }
+
+    /// Whether a type is declared by the program or a header, or a base type of C.
+    pub(crate) fn is_declared(&self, name: &str) -> bool {
+        match self.names.get(name) {
+            Some(ctype) => !self.is_broken(ctype),
+            None => base_type(name).is_some(),
+        }
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<CType> {

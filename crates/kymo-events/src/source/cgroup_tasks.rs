@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use kymo_kernel::blocked::BlockedThreads;
 use kymo_model::{Note, NoteKind, counted};
@@ -61,7 +62,8 @@ impl EventSource {
     /// Notes found before events were read for a result.
     pub(super) fn found_notes(&self) -> Vec<Note> {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        notes.extend(note_blocked(&self.blocked));
+        let is_counted = self.counts_blocked.load(Ordering::Relaxed);
+        notes.extend(note_blocked(&self.blocked, is_counted));
         let selection = self.selection.lock().unwrap_or_else(PoisonError::into_inner).clone();
         notes.extend(selection.unmet_notes(|| self.extent()));
         notes
@@ -109,7 +111,8 @@ impl EventSource {
 }
 
 /// Note on the selected threads without events: those that have not run since the start.
-pub fn note_blocked(blocked: &BlockedThreads) -> Option<Note> {
+/// `is_counted`: the result has them as waits that have not ended.
+pub fn note_blocked(blocked: &BlockedThreads, is_counted: bool) -> Option<Note> {
     let mut blocked = blocked.clone();
     blocked.retain_unmoved();
     let threads = blocked.threads();
@@ -126,6 +129,10 @@ pub fn note_blocked(blocked: &BlockedThreads) -> Option<Note> {
     let places = places.collect::<Vec<_>>().join(", ");
     let n = threads.len() as u64;
     let did = counted(n, "chosen thread was", "chosen threads were");
+    if is_counted {
+        let fact = format!("{did} blocked all the time: in {places}");
+        return (n > 0).then(|| Note::choice(NoteKind::Scope, fact, None));
+    }
     let fact = format!("{did} blocked all the time, without events and in no table: in {places}");
     let advice = "kymo trace -p shows the calls, kymo profile -p counts the time".to_owned();
     (n > 0).then(|| Note::doubt(NoteKind::Scope, fact, Some(advice)))

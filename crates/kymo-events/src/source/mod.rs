@@ -35,11 +35,12 @@ pub(crate) mod summary;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kymo_files::perfdata::{self, Entry, PerfData};
 use kymo_files::{Moment, RecordingFormat, Timeline, TimelineError, TimelineSelect, TimelineWalk};
-use kymo_kernel::blocked::BlockedThreads;
+use kymo_kernel::blocked::{BlockedAtStart, BlockedThread, BlockedThreads};
 use kymo_model::{LossWindows, Note, NoteKind, recording_arguments};
 use kymo_symbols::ResolverOptions;
 
@@ -149,6 +150,10 @@ pub struct EventSource {
     tree: Option<TaskTree>,
     /// Threads whose events are wanted and that had been blocked before there were events.
     blocked: BlockedThreads,
+    /// Those of them that were blocked once there were events.
+    blocked_at_start: BlockedAtStart,
+    /// The result contains the waits of those.
+    counts_blocked: AtomicBool,
     /// Events of a flight recorder from before this time are not handed out.
     whole_from: Option<u64>,
     losses: LossWindows,
@@ -205,6 +210,8 @@ impl EventSource {
             selection: Mutex::default(),
             tree: None,
             blocked: BlockedThreads::default(),
+            blocked_at_start: BlockedAtStart::default(),
+            counts_blocked: AtomicBool::new(false),
             whole_from: None,
             losses: LossWindows::default(),
             tee: Mutex::default(),
@@ -226,10 +233,19 @@ impl EventSource {
     }
 
     /// Sets the selected threads that are blocked before there are events: a note lists those that
-    /// stay blocked.
+    /// stay blocked. `at_start`: those that are blocked when the events start, as the recorder
+    /// reads them.
     #[must_use]
-    pub fn beside(self, blocked: BlockedThreads) -> EventSource {
-        EventSource { blocked, ..self }
+    pub fn beside(self, blocked: BlockedThreads, at_start: BlockedAtStart) -> EventSource {
+        EventSource { blocked, blocked_at_start: at_start, ..self }
+    }
+
+    /// Start of a live capture and the selected threads that were blocked then, for results that
+    /// contain their waits from then on; none of recordings, and before the first event is read.
+    pub fn blocked_at_start(&self) -> Option<(u64, &[BlockedThread])> {
+        let found = self.blocked_at_start.found()?;
+        self.counts_blocked.store(true, Ordering::Relaxed);
+        Some(found)
     }
 
     /// Starts the events where all CPUs of a flight recorder have some: before that, switches and

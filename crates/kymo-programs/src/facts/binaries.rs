@@ -1,9 +1,10 @@
 //! Programs and libraries: where they are, their functions and USDT probes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use kymo_bpf::{ArgumentPlace, AttachTarget, CType, FunctionArgument, FunctionFacts};
+use kymo_bpf::{ArgumentPlace, AttachPoint, AttachTarget, CType, FunctionArgument, FunctionFacts};
 use kymo_debuginfo::sdt::{UsdtNote, usdt_notes};
 use kymo_debuginfo::{CodeSymbols, demangle};
 use kymo_kernel::proc_maps;
@@ -85,6 +86,11 @@ fn is_elsewhere(pid: u32) -> bool {
         || (root_of.is_some() && root_of != root(machine.root_of(own)))
 }
 
+/// Whether a name is the path of a file as it is, even if it has wildcards.
+pub(super) fn is_path(name: &str, pid: Option<u32>) -> bool {
+    name.contains('/') && find_named_binary(name, pid).is_ok_and(|path| path.is_file())
+}
+
 /// Binaries that a path with wildcards in its last part stands for; `*` of a process are those that
 /// it has mapped.
 pub(super) fn matching_binaries(pattern: &str, pid: Option<u32>) -> Result<Vec<String>, String> {
@@ -125,6 +131,29 @@ pub(super) fn indirect_function(path: &str, name: &str, pid: Option<u32>) -> Opt
     let files = open(path, pid).ok()?;
     let symbols = CodeSymbols::load(files.binary(), files.debug()).ok()?;
     symbols.indirect_caution(name)
+}
+
+/// Reason why the first of some return probes that does so ends the program that it is in.
+pub(super) fn return_hazard(points: &[AttachPoint], pid: Option<u32>) -> Option<ProbeHazard> {
+    let mut by_path: BTreeMap<&str, Vec<(&str, Option<u64>)>> = BTreeMap::new();
+    for point in points {
+        if let AttachTarget::Uprobe { path, function, address, at_return: true, .. } = &point.target
+        {
+            by_path.entry(path).or_default().push((function, *address));
+        }
+    }
+    by_path.into_iter().find_map(|(path, functions)| {
+        let files = open(path, pid).ok()?;
+        let symbols = CodeSymbols::load(files.binary(), files.debug()).ok()?;
+        if !symbols.has_go() {
+            return None;
+        }
+        let binary = ProbedBinary::load(&files).ok()?;
+        functions.into_iter().find_map(|(function, address)| {
+            let named = || symbols.named(function, true).map(|symbol| symbol.addr);
+            binary.judge_return(address.or_else(named)?)
+        })
+    })
 }
 
 /// Address in its file of a probe of a position independent program or library.
@@ -228,10 +257,17 @@ pub(super) fn usdt_arguments(
         return Err("it is not a USDT probe".into());
     };
     let is_it = |note: &UsdtNote| is_note_of(note, provider, name, *site);
-    let (_, notes) = usdt_probes(path, pid, &is_it)?;
-    let note = notes.first().ok_or_else(|| format!("{path} has no USDT probe {name}"))?;
-    let arguments = note.args.iter().enumerate().map(|(i, text)| usdt_argument(i, text));
-    let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
+    let files = open(path, pid)?;
+    let notes = usdt_notes(files.binary()).map_err(|e| format!("{path}: {e}"))?;
+    let note = notes.iter().find(|note| is_it(note));
+    let note = note.ok_or_else(|| format!("{path} has no USDT probe {name}"))?;
+    let symbols = CodeSymbols::load(files.binary(), files.debug()).ok();
+    let distance = |name: &str| {
+        let address = symbols.as_ref()?.address_of_data(name)?;
+        Some(address.wrapping_sub(note.addr).cast_signed())
+    };
+    let arguments = note.args.iter().enumerate();
+    let arguments = arguments.map(|(i, text)| usdt_argument(i, text, &distance)).collect();
     Ok(Rc::new(FunctionFacts { arguments, returns: CType::Void }))
 }
 
@@ -242,27 +278,49 @@ pub(super) fn usdt_sites(target: &AttachTarget, pid: Option<u32>) -> Vec<u64> {
     };
     let is_it = |note: &UsdtNote| is_note_of(note, provider, name, None);
     let notes = usdt_probes(path, pid, &is_it).map_or_else(|_| Vec::new(), |(_, notes)| notes);
-    let differ = notes.windows(2).any(|pair| pair[0].args != pair[1].args);
+    // A global variable has another distance from each place.
+    let is_relative =
+        |note: &UsdtNote| note.args.iter().any(|s| s.contains("(%rip)") || s.contains("(,"));
+    let differ = notes.windows(2).any(|pair| pair[0].args != pair[1].args || is_relative(&pair[0]));
     notes.iter().filter(|_| differ).map(|note| note.addr).collect()
 }
 
-/// `8(%rsp,%rax,4)` → `8(%rsp)`, the index register and its scale.
+/// `8(%rsp,%rax,4)` → `8(%rsp)`, the index register and its scale; `x(,%rax,4)` → `x(%rip)`.
 fn without_index(text: &str) -> Option<(String, &str, u8)> {
     let (before, inner) = text.strip_suffix(')')?.split_once('(')?;
     let (base, index) = inner.split_once(',')?;
     let (index, scale) = index.split_once(',').unwrap_or((index, "1"));
-    Some((format!("{before}({})", base.trim()), index.trim(), scale.trim().parse().ok()?))
+    let base = Some(base.trim()).filter(|base| !base.is_empty()).unwrap_or("%rip");
+    Some((format!("{before}({base})"), index.trim(), scale.trim().parse().ok()?))
 }
 
-fn usdt_argument(i: usize, text: &str) -> Result<FunctionArgument, String> {
+fn usdt_argument(i: usize, text: &str, distance: &dyn Fn(&str) -> Option<i64>) -> FunctionArgument {
+    let name = format!("arg{i}");
+    let (ctype, place) = match usdt_place(&name, text, distance) {
+        Ok(found) => found,
+        Err(why) => {
+            let word = CType::Integer { size: 8, signed: false, is_char: false };
+            (word, ArgumentPlace::Unreadable(why))
+        }
+    };
+    FunctionArgument { name, ctype, place }
+}
+
+/// Type and place of an argument, or why it cannot be read.
+fn usdt_place(
+    name: &str,
+    text: &str,
+    distance: &dyn Fn(&str) -> Option<i64>,
+) -> Result<(CType, ArgumentPlace), String> {
     let indexed = without_index(text);
     let without = indexed.as_ref().map_or(text, |(without, ..)| without);
-    let fetch = kymo_probe::usdt_fetch_arg(i + 1, without, None)?;
+    let fetch = kymo_probe::usdt_fetch_arg(name, without, distance)?;
+    let no_place = || format!("is {text}, a location that is not supported");
     let index = match &indexed {
         Some((_, register, scale)) => {
-            match kymo_probe::usdt_fetch_arg(i + 1, register, None)?.expr.base {
+            match kymo_probe::usdt_fetch_arg(name, register, distance)?.expr.base {
                 FetchBase::Register(name) => Some((bare(&name), *scale)),
-                _ => return Err(format!("argument {} is {text}, whose index is none", i + 1)),
+                _ => return Err(no_place()),
             }
         }
         None => None,
@@ -288,9 +346,9 @@ fn usdt_argument(i: usize, text: &str) -> Result<FunctionArgument, String> {
         (FetchBase::Register(name), Some(offset)) => {
             ArgumentPlace::Memory { register: bare(&name), offset, index }
         }
-        _ => return Err(format!("argument {} is {text}, which has no place", i + 1)),
+        _ => return Err(no_place()),
     };
-    Ok(FunctionArgument { name: format!("arg{i}"), ctype, place })
+    Ok((ctype, place))
 }
 
 fn bare(register: &str) -> String {

@@ -77,6 +77,18 @@ impl PointCatalog<'_> {
 
     /// Returns the existing attach points of a pattern, without a limit.
     pub(crate) fn existing(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
+        match &point.target {
+            AttachTarget::Uprobe { path, .. } | AttachTarget::Usdt { path, .. }
+                if has_wildcard(path) && !binaries::is_path(path, self.facts.pid) =>
+            {
+                self.in_binaries(&point.target, path)
+            }
+            _ => self.existing_in(point),
+        }
+    }
+
+    /// Existing attach points of a pattern whose path, if any, names one file.
+    fn existing_in(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
         Ok(match &point.target {
             AttachTarget::Tracepoint { category, event } => self.tracepoints(category, event)?,
             AttachTarget::RawTracepoint { module, event } => self.raw_tracepoints(module, event)?,
@@ -109,11 +121,6 @@ impl PointCatalog<'_> {
             }
             AttachTarget::Fentry { module, function, .. } => {
                 self.fentries(&point.target, module, function)?
-            }
-            AttachTarget::Uprobe { path, .. } | AttachTarget::Usdt { path, .. }
-                if has_wildcard(path) =>
-            {
-                self.in_binaries(&point.target, path)?
             }
             AttachTarget::Uprobe { function, address, language, .. } => {
                 let is_exact = !has_wildcard(function) && language.is_empty();
@@ -157,7 +164,7 @@ impl PointCatalog<'_> {
                 *path = found;
             }
             // Some have no symbols, or no such ones.
-            points.extend(self.existing(&named(target)).unwrap_or_default());
+            points.extend(self.existing_in(&named(target)).unwrap_or_default());
         }
         Ok(points)
     }

@@ -29,6 +29,7 @@ use kymo_kernel::kallsyms::per_cpu_offset;
 use kymo_kernel::target;
 use kymo_kernel::tracefs::{Tracefs, TracefsError};
 use kymo_model::counted;
+use kymo_probe::ProbeHazard;
 use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
 use rustc_hash::FxHashMap;
 use user_types::{USER_TYPES, UserTypes};
@@ -41,7 +42,11 @@ pub struct MachineFacts {
     symbols: OnceCell<Kallsyms>,
     formats: RefCell<FxHashMap<(String, String), Rc<EventFormat>>>,
     user_types: RefCell<UserTypes>,
+    /// Types of binaries by path and name; `None` of those that have none of that name.
+    program_types: RefCell<FxHashMap<(String, String), Option<CType>>>,
     variables: RefCell<FxHashMap<(AttachPoint, String), Result<UserVariable, String>>>,
+    /// Cautions that were given, each once.
+    cautions: RefCell<Vec<String>>,
     /// Numbers of further places of source lines, by the first point of each.
     partial_lines: RefCell<FxHashMap<AttachPoint, usize>>,
     /// Types that functions of programs return.
@@ -147,6 +152,33 @@ impl MachineFacts {
         user_variables::parameters(path, function, self.pid).unwrap_or_default()
     }
 
+    /// Reasons why probes of the compiled programs may not count what their names suggest.
+    pub fn cautions(&self) -> Vec<String> {
+        self.cautions.borrow().clone()
+    }
+
+    fn find_caution(&self, points: &[AttachPoint]) -> Option<String> {
+        let first = points.first()?;
+        if let Some(hazard) = binaries::return_hazard(points, self.pid) {
+            return Some(format!("{}; {}", hazard.what, hazard.advice));
+        }
+        match &first.target {
+            AttachTarget::Uprobe { path, function, address: None, .. } if points.len() == 1 => {
+                binaries::indirect_function(path, function, self.pid)
+                    .or_else(|| user_variables::inlined_copies(path, function, self.pid))
+            }
+            AttachTarget::Uprobe { function, address: Some(_), .. } => {
+                let others = *self.partial_lines.borrow().get(first)? as u64;
+                let what = counted(others, "more place", "more places");
+                Some(format!(
+                    "{function} has code at {what}, as lines of loops have; the probe is at the \
+                     first in each function and inlined copy (kymo probe -D lists them)"
+                ))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether functions of the kernel can be probed.
     pub(crate) fn has_kprobes(&self) -> bool {
         ProbeEvent::of_pmu("kprobe").is_some()
@@ -201,7 +233,13 @@ pub(crate) fn own_module(module: &str) -> Option<Option<&str>> {
 
 impl TypeFacts for MachineFacts {
     fn expand(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
-        PointCatalog { facts: self }.expand(point)
+        let points = PointCatalog { facts: self }.expand(point)?;
+        match binaries::return_hazard(&points, self.pid).filter(|_| !self.is_unsafe) {
+            None => Ok(points),
+            Some(ProbeHazard { what, advice }) => {
+                Err(format!("{what}; {advice} (kymo run --unsafe attaches it anyway)"))
+            }
+        }
     }
 
     fn is_loaded(&self, module: &str) -> bool {
@@ -209,22 +247,12 @@ impl TypeFacts for MachineFacts {
     }
 
     fn caution(&self, points: &[AttachPoint]) -> Option<String> {
-        let first = points.first()?;
-        match &first.target {
-            AttachTarget::Uprobe { path, function, address: None, .. } if points.len() == 1 => {
-                binaries::indirect_function(path, function, self.pid)
-                    .or_else(|| user_variables::inlined_copies(path, function, self.pid))
-            }
-            AttachTarget::Uprobe { function, address: Some(_), .. } => {
-                let others = *self.partial_lines.borrow().get(first)? as u64;
-                let what = counted(others, "more place", "more places");
-                Some(format!(
-                    "{function} has code at {what}, as lines of loops have; the probe is at the \
-                     first in each function and inlined copy (kymo probe -D lists them)"
-                ))
-            }
-            _ => None,
+        let caution = self.find_caution(points)?;
+        let mut given = self.cautions.borrow_mut();
+        if !given.contains(&caution) {
+            given.push(caution.clone());
         }
+        Some(caution)
     }
 
     fn is_wanted(&self, point: &AttachPoint) -> bool {
@@ -324,8 +352,14 @@ impl TypeFacts for MachineFacts {
         else {
             return None;
         };
+        let key = (path.clone(), name.to_owned());
+        if let Some(known) = self.program_types.borrow().get(&key) {
+            return known.clone();
+        }
         let mut types = self.user_types.borrow_mut();
-        user_variables::program_type(path, name, self.pid, &mut types)
+        let found = user_variables::program_type(path, name, self.pid, &mut types);
+        self.program_types.borrow_mut().insert(key, found.clone());
+        found
     }
 
     fn kernel_symbol(&self, name: &str) -> Option<u64> {

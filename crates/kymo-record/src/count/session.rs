@@ -422,7 +422,7 @@ impl Session<'_> {
             let _ = child.wait();
             return Ok(());
         }
-        // The keys of a terminal have reached the command as well: many end at once at a second
+        // The keys of a terminal have reached the command as well: many end immediately at a second
         // signal, without what they do at the first one.
         if ended.signal.is_none() || !self.signals.is_typed() {
             let _ = child.kill(ended.signal.unwrap_or(Signal::Term).number());

@@ -78,15 +78,19 @@ impl LatencyView<'_> {
             }
             _ => "woken".to_owned(),
         };
+        let before = if longest.has("ran_before") {
+            let (comm, tid) = (longest.text("ran_before"), longest.number("ran_before_tid"));
+            format!("{comm}:{tid} ran there before it")
+        } else {
+            "the CPU quota of its cgroup may be the cause".to_owned()
+        };
         writeln!(
             out,
-            "\n Longest wait for a CPU: {} ms, {}:{} on CPU {} {why}; {}:{} ran there before it.",
+            "\n Longest wait for a CPU: {} ms, {}:{} on CPU {} {why}; {before}.",
             Millis(to - from, TimeUnits::default()),
             longest.text("comm"),
             longest.number("tid"),
             longest.number("cpu"),
-            longest.text("ran_before"),
-            longest.number("ran_before_tid"),
         )?;
         let Some(recording) = &self.recording else { return Ok(()) };
         let nano = TimeUnits { nanos: true };

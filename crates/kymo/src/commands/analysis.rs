@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use kymo_events::{
     EventSelection, EventSource, ReadSummary, RecordedExtent, TaskTree, note_blocked, parse_times,
 };
-use kymo_kernel::blocked::BlockedThreads;
+use kymo_kernel::blocked::{BlockedAtStart, BlockedThreads};
 use kymo_kernel::target;
 use kymo_kernel::terminal_output::{output_columns, output_is_terminal};
 use kymo_model::{Note, NoteKind};
@@ -73,6 +73,9 @@ pub(crate) struct AnalysisArgs {
     /// Chosen threads that are blocked when the capture starts
     #[arg(skip)]
     blocked: BlockedThreads,
+    /// Those of them that are blocked when its events start
+    #[arg(skip)]
+    at_start: BlockedAtStart,
     /// All tasks are wanted, although there is a command
     #[arg(skip)]
     is_beside_command: bool,
@@ -149,6 +152,7 @@ impl AnalysisArgs {
         tids.iter().try_for_each(|tid| target::check_thread(*tid))?;
         threads.extend(tids);
         self.blocked = BlockedThreads::of(&threads);
+        self.at_start = BlockedAtStart::of(threads);
         Ok(())
     }
 
@@ -156,11 +160,16 @@ impl AnalysisArgs {
     /// were blocked all the time, and names that no task had.
     pub(crate) fn live_notes(&self, selection: &EventSelection) -> Vec<Note> {
         let unmet = selection.unmet_notes(RecordedExtent::default).into_iter();
-        note_blocked(&self.blocked)
+        note_blocked(&self.blocked, false)
             .into_iter()
             .chain(note_kernel_numbers())
             .chain(unmet.filter(|_| !self.comm.is_empty()))
             .collect()
+    }
+
+    /// Threads that the recorder reads when the events start.
+    pub(crate) fn at_start(&self) -> BlockedAtStart {
+        self.at_start.clone()
     }
 
     /// Whether events come from a recorder of this process.
@@ -180,7 +189,8 @@ impl AnalysisArgs {
             crate::progress::begin(first.display());
         }
         let source = EventSource::open(&paths, symbols.options(&first))?.in_nanoseconds()?;
-        let source = source.following(self.tree.clone()).beside(self.blocked.clone());
+        let source =
+            source.following(self.tree.clone()).beside(self.blocked.clone(), self.at_start());
         if self.is_beside_command {
             source.tell(note_machine());
         }
@@ -280,8 +290,8 @@ pub(crate) fn show_live<A: Send>(
     read_of: fn(&mut A) -> &mut AnalysisArgs,
     show: impl FnOnce(&A) -> anyhow::Result<ExitCode> + Send,
 ) -> anyhow::Result<ExitCode> {
-    let cgroups = read_of(&mut args).names_cgroups();
-    live.pass_on(events, (chains, cgroups), move |pipe| {
+    let (cgroups, at_start) = (read_of(&mut args).names_cgroups(), read_of(&mut args).at_start());
+    live.pass_on(events, (chains, cgroups), at_start, move |pipe| {
         read_of(&mut args).set_live(pipe)?;
         show(&args)
     })

@@ -11,6 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use kymo_files::tracedat::Compression;
 use kymo_files::tracedat::write::Format;
+use kymo_kernel::blocked::BlockedAtStart;
+use kymo_kernel::cpu_quota::QuotaWatch;
 use kymo_kernel::cpus;
 use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::ftrace::Selection;
@@ -20,6 +22,7 @@ use kymo_record::ftrace::{
 use kymo_record::{CallGraph, Output, RecordClock, RecordOptions, Target};
 use kymo_view::Ledger;
 
+use super::cpu_quotas::quota_notes;
 use super::{container_files, tracing};
 use crate::args::targets::note_kernel_numbers;
 use crate::args::values::{Ring, bytes, call_graph, millis, ring};
@@ -64,6 +67,9 @@ pub(crate) struct EventRecordingArgs {
     /// Process of the command, for the caller
     #[arg(skip)]
     pub(crate) spawned: Option<Arc<OnceLock<u32>>>,
+    /// Threads that are read when the events start, for the caller
+    #[arg(skip)]
+    pub(crate) at_start: BlockedAtStart,
     /// Exit with status 3 if anything was lost
     #[arg(long)]
     pub(crate) strict: bool,
@@ -77,6 +83,9 @@ pub(crate) const READER: &str = "kymo-live";
 
 /// Systems of the calls that wait for what is recorded, where the recorder makes them.
 pub(crate) const CALLS: [&str; 2] = ["raw_syscalls", "syscalls"];
+
+/// Event of the switches of CPUs between tasks.
+const SWITCH: &str = "sched:sched_switch";
 
 /// Events that a command records.
 pub(crate) struct RecordedEvents {
@@ -97,7 +106,7 @@ impl RecordedEvents {
         command: &'static str,
         names: impl IntoIterator<Item = &'a str>,
     ) -> RecordedEvents {
-        let required = "sched:sched_switch";
+        let required = SWITCH;
         // With both of them each wake-up would be recorded twice.
         let twice = has_event("sched:sched_waking").then_some("sched:sched_wakeup");
         let names = names.into_iter().filter(|name| *name != required && Some(*name) != twice);
@@ -173,6 +182,7 @@ fn record_perf_data(
         target: Target::System,
         command: args.command.clone(),
         spawned: args.spawned.clone(),
+        at_start: args.at_start.clone(),
         cpus,
         period: Some(1),
         call_graph: args.call_graph.or(args.graph.then_some(CallGraph::FramePointers)),
@@ -188,10 +198,12 @@ fn record_perf_data(
         version: format!("kymo {}", env!("CARGO_PKG_VERSION")),
         ..RecordOptions::default()
     };
+    let quotas = (!args.quiet && is_of_tasks(&options.events)).then(QuotaWatch::of_machine);
     let mut summary = kymo_record::record(&options)?;
     container_files::keep(&mut summary);
-    let ledger =
-        Ledger::from_notes(summary.ledger_notes(&options).into_iter().chain(note_kernel_numbers()));
+    let notes = summary.ledger_notes(&options).into_iter().chain(note_kernel_numbers());
+    let quotas = quotas.map_or_else(Vec::new, |quotas| quota_notes(&quotas.throttled()));
+    let ledger = Ledger::from_notes(notes.chain(quotas));
     tell(args, name, summary.bytes, summary.samples, &ledger);
     if let Some(running) = summary.running.take() {
         summary.exit = Some(running.wait().context("cannot wait for the command")?);
@@ -238,14 +250,21 @@ fn record_trace_dat(
         max_size: None,
     };
     let tracefs = tracing::open()?;
+    let quotas = (!args.quiet && is_of_tasks(events)).then(QuotaWatch::of_machine);
     let mut summary = record_trace(&tracefs, &options)?;
-    let ledger =
-        Ledger::from_notes(summary.ledger_notes().into_iter().chain(note_kernel_numbers()));
+    let notes = summary.ledger_notes().into_iter().chain(note_kernel_numbers());
+    let quotas = quotas.map_or_else(Vec::new, |quotas| quota_notes(&quotas.throttled()));
+    let ledger = Ledger::from_notes(notes.chain(quotas));
     tell(args, name, summary.bytes, summary.events, &ledger);
     if let Some(running) = summary.running.take() {
         summary.exit = Some(running.wait()?);
     }
     Ok(exit::of_command(summary.exit, &ledger, args.strict))
+}
+
+/// Whether the events are of what tasks wait for.
+fn is_of_tasks(events: &[EventSpec]) -> bool {
+    events.iter().any(|spec| spec.name == SWITCH)
 }
 
 fn tell(args: &EventRecordingArgs, command: &str, bytes: u64, events: u64, ledger: &Ledger) {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use kymo_events::TaskTree;
+use kymo_kernel::blocked::BlockedAtStart;
 use kymo_kernel::descriptors;
 use kymo_kernel::process::{Signal, Signals, own_usage};
 use kymo_record::{CallGraph, Output, RecordError, RecordOptions, Target, record};
@@ -129,17 +130,19 @@ impl WatchArgs {
     }
 
     /// Records events, and has `read` take them out of the file that it is given, until the end.
+    /// `at_start`: threads that are read when the events start.
     pub(crate) fn pass_on(
         &self,
         events: &RecordedEvents,
         (chains, cgroups): (bool, bool),
+        at_start: BlockedAtStart,
         read: impl FnOnce(PathBuf) -> anyhow::Result<ExitCode> + Send,
     ) -> anyhow::Result<ExitCode> {
         let (from, to) = descriptors::pipe().context("cannot make a pipe")?;
         // A smaller one works, too.
         let _ = descriptors::set_pipe_size(&to, PIPE);
         let output = Output::File { path: descriptors::own_path(&to), force: false };
-        let options = RecordOptions { output, ..self.options(events, chains, cgroups)? };
+        let options = RecordOptions { output, at_start, ..self.options(events, chains, cgroups)? };
         // The reader's thread inherits that they do not end the program: the recorder does.
         let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
         let signals = Signals::listen(&ends).context("cannot listen for signals")?;

@@ -13,6 +13,7 @@ pub(crate) mod config;
 mod container_files;
 pub(crate) mod convert;
 pub(crate) mod count;
+mod cpu_quotas;
 pub(crate) mod data;
 pub(crate) mod diff;
 pub(crate) mod event;
@@ -105,7 +106,7 @@ pub(crate) fn captured_on(path: &Path) -> Option<String> {
     has_time.then(|| kymo_kernel::calendar::local_time_of(meta.mtime()))
 }
 
-/// Words of the command whose `record` makes what was asked for.
+/// Words of the command whose `record` makes such a recording.
 fn recorder() -> String {
     let word = CalledName::get().word();
     let typed = std::env::args().nth(1).unwrap_or_default();

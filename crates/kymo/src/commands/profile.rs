@@ -20,6 +20,7 @@ use kymo_analysis::profile::{EventProfile, LoadOptions, Profile};
 use kymo_analysis::tasks::SchedSelection;
 use kymo_events::{EventSelection, EventSource, SourceError, parse_times};
 use kymo_files::perfdata::PerfData;
+use kymo_kernel::cpu_quota::QuotaWatch;
 use kymo_kernel::output_file::{Existing, PRIVATE, WholeFile};
 use kymo_kernel::target;
 use kymo_model::{EventType, Note, NoteKind, counted, shell_word};
@@ -28,6 +29,7 @@ use kymo_view::profile_page::{CommandRun, ProfileTarget, ProfileTimes, build_pag
 use rustc_hash::FxHashMap;
 
 use super::container_files;
+use super::cpu_quotas::quota_notes;
 use super::page_command::{become_view, is_page, write_page};
 use super::profile_recording::{
     FREQUENCY, StackChoice, WAIT_EVENTS, record_within_limits, wait_events,
@@ -205,6 +207,12 @@ fn profile(args: Args) -> anyhow::Result<ExitCode> {
     let mut options =
         RecordOptions { freq: Some(stacks.freq), call_graph: Some(stacks.mode), ..options };
     let before = blocked_before(&options)?;
+    let quotas = match &options.target {
+        Target::Processes(pids) => QuotaWatch::of_tasks(pids),
+        Target::System => QuotaWatch::of_machine(),
+        // A command has the cgroup of kymo.
+        _ => QuotaWatch::of_tasks(&[std::process::id()]),
+    };
     let (mut summary, unnamed) = record_within_limits(&mut options)?;
     container_files::keep(&mut summary);
     let usage = summary.usage.unwrap_or_default();
@@ -223,6 +231,7 @@ fn profile(args: Args) -> anyhow::Result<ExitCode> {
         hidden: std::mem::take(&mut summary.hidden_children),
         notes: {
             let own = stacks.note.clone().into_iter().chain(unnamed).chain(note_numbers());
+            let own = own.chain(quota_notes(&quotas.throttled()));
             notes(&summary, &options).into_iter().chain(own).collect()
         },
         ..run_facts(&stacks)

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use kymo_analysis::bundle::write_bundle;
 use kymo_files::perfdata::write::CompressedForm;
+use kymo_kernel::blocked::BlockedAtStart;
 use kymo_kernel::events::Catalog;
 use kymo_kernel::{cpus, process};
 use kymo_model::{NoteKind, counted};
@@ -347,6 +348,7 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
     }
     Ok(RecordOptions {
         spawned: None,
+        at_start: BlockedAtStart::default(),
         events,
         replace_cycles: CalledName::get() == CalledName::Perf,
         more_events: Vec::new(),

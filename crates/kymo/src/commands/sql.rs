@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use kymo_sql::{Recordings, RecordingsOptions, TableReference, VIEWS};
+use kymo_sql::{Recordings, RecordingsOptions, TableReference, TableView, VIEWS};
 use kymo_sqlite::{Database, QueryLimits, ResultSink};
 use kymo_table::{Cell, RowFormat, RowWriter};
 use kymo_view::Ledger;
@@ -224,7 +224,7 @@ fn save(recordings: &std::sync::Arc<Recordings>, path: &Path) -> anyhow::Result<
         bail!("{}: the file exists; remove it, or choose another name", path.display());
     }
     let tables = recordings.all_tables()?;
-    let views: Vec<String> = VIEWS.map(str::to_owned).to_vec();
+    let views: Vec<String> = VIEWS.iter().map(TableView::statement).collect();
     let saved = kymo_sqlite::save(path, &tables, &views);
     if saved.is_err() {
         // It is not whole.
@@ -242,11 +242,11 @@ fn list_tables(args: &Args) -> anyhow::Result<ExitCode> {
             write_table(&mut out, &table)?;
         }
     }
-    let view = "View of sched_slice, with ts_end";
-    if args.tables {
-        writeln!(out, "sched: {view}")?;
-    } else {
-        writeln!(out, "{:<24}  {view}\nColumns: kymo sql --tables", "sched")?;
+    for view in &VIEWS {
+        write_view(&mut out, view, args.tables)?;
+    }
+    if !args.tables {
+        writeln!(out, "Columns: kymo sql --tables")?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -254,6 +254,13 @@ fn list_tables(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn write_table(out: &mut impl Write, table: &TableReference) -> io::Result<()> {
     writeln!(out, "{:<24}  {}", table.name, table.documentation)
+}
+
+fn write_view(out: &mut impl Write, view: &TableView, has_columns: bool) -> io::Result<()> {
+    if has_columns {
+        return writeln!(out, "{}: {}", view.name, view.documentation);
+    }
+    writeln!(out, "{:<24}  {}", view.name, view.documentation)
 }
 
 fn write_columns(out: &mut impl Write, table: &TableReference) -> io::Result<()> {

@@ -92,7 +92,7 @@ pub struct StopTime {
 pub enum CountedTime {
     /// In the kernel, on a CPU.
     System,
-    /// From the begin to the end of a call.
+    /// From the start to the end of a call.
     Wall,
 }
 

@@ -69,7 +69,7 @@ pub struct StraceStyle {
 }
 
 impl StraceStyle {
-    /// Elements of lists that are shown: as many as bytes of a text.
+    /// Elements of lists that are shown: up to the number of bytes of a text.
     pub(super) fn list_limit(&self) -> usize {
         /// Arguments and environment of a program have no more.
         const MOST: usize = 1 << 16;

@@ -16,8 +16,11 @@ use kymo_bpf::{
     CountMeasure, CountProgram, CountRequest, CountedTasks, SourceMessage, is_probe_type,
     write_count_program,
 };
+use kymo_events::note_blocked;
+use kymo_kernel::blocked::BlockedThreads;
 use kymo_kernel::events::Catalog;
 use kymo_kernel::process::{Signal, Signals};
+use kymo_kernel::target;
 use kymo_kernel::terminal_output;
 use kymo_model::{Note, NoteKind};
 use kymo_programs::{
@@ -202,6 +205,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         crate::streams::stdout().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let tids = args.pid.and_then(|pid| target::threads_of_all(&[pid]).ok()).unwrap_or_default();
+    let blocked = BlockedThreads::of(&tids);
     let opening = CountOpening {
         request: &request,
         pid: args.pid,
@@ -256,9 +261,21 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let status = target.end().unwrap_or(summary.status);
-    let ledger = Ledger::from_notes(summary.notes);
+    let idle = note_idle(&blocked, tids.len());
+    let cautions = opening.facts.cautions().into_iter();
+    let cautions = cautions.map(|text| Note::doubt(NoteKind::Program, text, None));
+    let ledger = Ledger::from_notes(summary.notes.into_iter().chain(idle).chain(cautions));
     screen.finish(&ledger)?;
     Ok(crate::exit::of_command(Some(status), &ledger, args.strict))
+}
+
+/// Note on a process of this number of threads that were all blocked all the time: calls in
+/// progress have no event.
+fn note_idle(blocked: &BlockedThreads, threads: usize) -> Option<Note> {
+    let mut unmoved = blocked.clone();
+    unmoved.retain_unmoved();
+    let is_idle = threads > 0 && unmoved.threads().len() == threads;
+    note_blocked(blocked, false).filter(|_| is_idle)
 }
 
 /// Refuses names that are no event of the kernel and much like one: `ust:` in front names those of

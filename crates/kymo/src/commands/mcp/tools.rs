@@ -331,7 +331,9 @@ fn tables(arguments: &Value) -> anyhow::Result<String> {
         None => {
             let row =
                 |t: &kymo_sql::TableReference| json!({"table": t.name, "of": t.documentation});
-            all.iter().map(row).collect()
+            let views = kymo_sql::VIEWS.iter();
+            let views = views.map(|view| json!({"table": view.name, "of": view.documentation}));
+            all.iter().map(row).chain(views).collect()
         }
         Some(name) => {
             let table = all.iter().find(|table| table.name == name);

@@ -10,6 +10,7 @@ use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::sched::LatencyView;
 
+use super::super::cpu_quotas::{may_be_of, quota_notes, watch_quotas};
 use super::super::live::{LiveArgs, WatchArgs};
 use super::AnalysisArgs;
 use super::live::{LiveOutcome, LiveStep, watch};
@@ -100,6 +101,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let table = LatencyTable::count(&source, &config)?;
     let mut ledger = super::ledger(&source, &table.read);
     note(&table, &mut ledger);
+    note_quotas(&table, &mut ledger);
     let mut out = super::stdout();
     write(args, &table, Some(source.arguments().to_owned()), &ledger, &mut out)?;
     args.read.close(out, &source, &table.read.summary, &ledger)
@@ -111,13 +113,21 @@ fn run_live(args: &mut Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
     let (args, selection) = (&*args, SchedSelection { events });
     let config = LatencyConfig { selection: &selection, by_task: args.pids };
     let mut outcome = LiveOutcome::of(&selection);
-    let table = LatencyTable::count_live(&config, |sink| {
+    let quotas = watch_quotas(&args.pid, &args.tid);
+    let mut table = LatencyTable::count_live(&config, |sink| {
         watch(live, None, &mut outcome, &mut |step| match step {
             LiveStep::Event(event) => sink(event),
             LiveStep::RoundEnd => ControlFlow::Continue(()),
         })
     })?;
     outcome.notes.extend(args.read.live_notes(&selection.events));
+    let throttled = quotas.throttled();
+    outcome.notes.extend(quota_notes(&throttled));
+    if let Some(longest) = &mut table.longest
+        && may_be_of(&throttled, longest.tid)
+    {
+        longest.ran_before = None;
+    }
     let exit = outcome.exit;
     let mut ledger = super::live_ledger(&table.read, outcome);
     note(&table, &mut ledger);
@@ -135,6 +145,19 @@ fn note(table: &LatencyTable, ledger: &mut Ledger) {
     if table.crowded > 0 {
         let fact = format!("{} ended tasks are in one row together", table.crowded);
         ledger.note(NoteKind::Entries, fact, Some("leave out -p".into()));
+    }
+}
+
+/// States that a recording does not show whether a CPU quota kept tasks from running.
+fn note_quotas(table: &LatencyTable, ledger: &mut Ledger) {
+    /// Shortest wait that may be for the next period of a quota, in nanoseconds; see
+    /// `OffCpuCause::of_ended`.
+    const LEAST: u64 = 10_000_000;
+    if table.total.delay.max.is_some_and(|(delay, _)| delay >= LEAST) {
+        let fact = "waits of 10 ms or more may be for the next period of a CPU quota, which switches \
+                    without stacks do not show";
+        let advice = "kymo sched latency --live names cgroups that are throttled";
+        ledger.tell(NoteKind::Events, fact, Some(advice.to_owned()));
     }
 }
 

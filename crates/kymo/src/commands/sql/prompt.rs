@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use kymo_kernel::output_file::PRIVATE;
 use kymo_kernel::process::{Signal, Signals, die_by};
 use kymo_model::UntrustedText;
-use kymo_sql::{Recordings, TableReference};
+use kymo_sql::{Recordings, TableReference, VIEWS};
 use kymo_sqlite::is_complete;
 use kymo_table::RowFormat;
 use kymo_view::Ledger;
@@ -166,6 +166,7 @@ impl Words {
         let named: Vec<&TableReference> = self.tables.iter().filter(is_named).collect();
         let columns = named.iter().flat_map(|table| &table.columns).map(|(name, ..)| name.clone());
         let mut all: Vec<String> = self.tables.iter().map(|table| table.name.clone()).collect();
+        all.extend(VIEWS.iter().map(|view| view.name.to_owned()));
         all.extend(columns);
         if before.trim_start().starts_with('.') || before.ends_with('.') {
             all.retain(|name| name.starts_with(&lower));
@@ -322,10 +323,16 @@ fn own(words: &[&str]) -> io::Result<()> {
             for table in tables.iter().filter(|table| table.name.contains(part)) {
                 super::write_table(&mut out, table)?;
             }
+            for view in VIEWS.iter().filter(|view| view.name.contains(part)) {
+                super::write_view(&mut out, view, false)?;
+            }
         }
         ["schema", name] => match tables.iter().find(|table| table.name == name) {
             Some(table) => super::write_columns(&mut out, table)?,
-            None => sayln!("kymo: no table {name:?}; .tables lists them"),
+            None => match VIEWS.iter().find(|view| view.name == name) {
+                Some(view) => writeln!(out, "{}", view.statement())?,
+                None => sayln!("kymo: no table {name:?}; .tables lists them"),
+            },
         },
         _ => out.write_all(HELP.as_bytes())?,
     }

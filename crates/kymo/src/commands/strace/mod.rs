@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Print lines, and a table at the end
     #[arg(short = 'C', long = "summary")]
     lines_and_counts: bool,
-    /// Count the time from begin to end of each call in the table instead of system time
+    /// Sum elapsed time in the table instead of system time
     #[arg(short = 'w', long = "summary-wall-clock")]
     wall_clock: bool,
     /// Order of the table's rows

@@ -13,14 +13,14 @@ use kymo_analysis::critical_path::{
     PathConfig, PathTable, PathTarget, SpanExpr, find_paths, path_notes,
 };
 use kymo_events::{EventSelection, EventSource, RecordedExtent};
-use kymo_kernel::cpu_quota::{ThrottledCgroup, throttled_cgroups, throttled_since};
-use kymo_model::NoteKind;
+use kymo_kernel::cpu_quota::ThrottledCgroup;
 use kymo_record::CallGraph;
 use kymo_view::Ledger;
 use kymo_view::critical_path::PathView;
 use kymo_view::trust::note_chains;
 
 use super::analysis::{AnalysisArgs, stdout};
+use super::cpu_quotas::{quota_notes, watch_quotas};
 use super::live::{LiveArgs, WatchArgs};
 use super::page_command::become_view;
 use super::scratch::ScratchDirectory;
@@ -98,7 +98,7 @@ struct PathArgs {
     /// Process of the command that was just recorded
     #[arg(skip)]
     child: Option<u32>,
-    /// Cgroups of kymo and its command whose CPU quota was used up meanwhile
+    /// Cgroups whose CPU quota was used up meanwhile
     #[arg(skip)]
     throttled: Vec<ThrottledCgroup>,
     /// Also show the longest path in the browser (`kymo view`), until Ctrl-C
@@ -132,11 +132,12 @@ fn record_and_show(mut args: PathArgs, watch: &WatchArgs) -> anyhow::Result<Exit
     let span = args.span.as_deref().map(SpanExpr::parse).transpose()?;
     let events = span.map_or_else(Vec::new, |span| span.events().map(str::to_owned).to_vec());
     let directory = ScratchDirectory::new(true)?;
-    let (spawned, before) = (Arc::new(OnceLock::new()), throttled_cgroups());
-    let to = (directory.file(), Arc::clone(&spawned));
+    let spawned = Arc::new(OnceLock::new());
+    let quotas = watch_quotas(args.pid.as_slice(), args.tid.as_slice());
+    let to = (directory.file(), Arc::clone(&spawned), args.read.at_start());
     let recorded = record::watched(events, watch, args.call_graph, to)?;
     args.child = spawned.get().copied();
-    args.throttled = throttled_since(&before);
+    args.throttled = quotas.throttled();
     args.read.set_live(directory.file())?;
     // What is wrong with the path weighs more than how the command ended.
     let shown = show(&args)?;
@@ -165,15 +166,7 @@ fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
     if table.paths.is_empty() && args.span.is_none() {
         note_tasks(args, &table, &mut ledger);
     }
-    for cgroup in &args.throttled {
-        let fact = format!(
-            "cgroup {} was throttled by its CPU quota for {:.3} ms (all its CPUs together): tasks \
-             that wait for a CPU without one that is `throttled` may have waited for that",
-            cgroup.path,
-            cgroup.nanos as f64 / 1e6
-        );
-        ledger.note(NoteKind::Throttled, fact, None);
-    }
+    quota_notes(&args.throttled).into_iter().for_each(|note| ledger.push(note));
     let mut out = stdout();
     if args.read.json {
         table.answer(source.arguments()).write_json(&mut out)?;
