@@ -194,7 +194,7 @@ pub(crate) struct Timelines {
     threads: FxHashMap<u32, OpenThread>,
     cpus: FxHashMap<(u32, u32), OpenCpu>,
     /// Spans of processes by name and cookie.
-    asyncs: FxHashMap<TrackOwner, Vec<((u32, i64), OpenSlice)>>,
+    asyncs: FxHashMap<TrackOwner, Vec<AsyncSlice>>,
     functions: FxHashMap<u64, u32>,
     /// Whether a system call returned: a recording may have entries alone.
     has_returns: bool,
@@ -203,6 +203,9 @@ pub(crate) struct Timelines {
     unmatched: u64,
     left_out: u64,
 }
+
+/// A span of a process that is open, with its name and cookie.
+type AsyncSlice = ((u32, i64), OpenSlice);
 
 impl Timelines {
     /// `keeps_slices`: slices are wanted, not only counters.

@@ -75,8 +75,8 @@ fn a_wait_for_a_quota_has_no_other_task_as_its_cause() {
     // Rounded to microseconds; a throttled time counts when it is over.
     let most = (after.1 - before.1) as f64 / 1e6;
     assert!(said <= most + 0.001 && said >= most / 2.0, "{said} of {most}");
-    let longest = &page["longest"];
-    assert!(longest["tid"].to_string() == pid && longest["ran_before"].is_null(), "{page}");
+    let (longest, tid) = (&page["longest"], pid.parse::<u64>().unwrap());
+    assert!(longest["tid"] == tid && longest["ran_before"].is_null(), "{page}");
     assert!(longest["ran_before_tid"].is_null(), "{page}");
     let text = run(KYMO, ["sched", "latency", "--live", "--pid", &pid, "--timeout", "300"]);
     let text = text.success().stdout;

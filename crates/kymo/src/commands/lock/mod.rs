@@ -46,7 +46,7 @@ enum Action {
     /// Show how often locks were acquired and contended
     Report(Box<report::ReportArgs>),
     /// Show the threads and the locks of a recording
-    Info(report::InfoArgs),
+    Info(Box<report::InfoArgs>),
 }
 
 const LOCKS: MainTable = MainTable {
