@@ -651,23 +651,24 @@ pub fn continue_process(pid: u32) -> io::Result<()> {
 /// Ends this process by `signal` with its default action, so that its parent sees the cause (a
 /// shell stops its loop on Ctrl-C).
 pub fn die_by(signal: Signal) -> ! {
-    let set = signal_set(&[signal]);
-    // SAFETY: no handler is installed, only the default one; the set is a live local.
-    unsafe {
-        libc::signal(signal.number(), libc::SIG_DFL);
-        libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
-        libc::raise(signal.number());
-    }
-    std::process::exit(128 + signal.number())
+    die_by_number(signal.number())
 }
 
 /// Ends this process by the signal that has ended its command, without a core of its own: the
 /// parent sees what it would see of the command.
 pub fn die_as_killed(number: i32) -> ! {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit and the set are live locals; no handler is installed, only the default one.
+    // SAFETY: the limit is a live local.
     unsafe {
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+    }
+    die_by_number(number)
+}
+
+fn die_by_number(number: i32) -> ! {
+    // SAFETY: no handler is installed, only the default one; the set is a live local, and plain
+    // data, for which zero is a value.
+    unsafe {
         libc::signal(number, libc::SIG_DFL);
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);

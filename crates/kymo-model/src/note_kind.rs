@@ -274,8 +274,9 @@ note_kinds! {
         "Conflicting options were given: the narrower one applies."
         "Remove one of them.";
     Throttled "throttled" [Doubt]
-        "The kernel paused sampling because it took too much time."
-        "Record at a lower frequency (`-F`) or a larger period (`-c`).";
+        "The kernel paused sampling because it took too much time, or paused tasks because the CPU \
+         quota of their cgroup was used up."
+        "Record at a lower frequency (`-F`) or a larger period (`-c`); raise the quota (`cpu.max`).";
     Unfinished "unfinished" [Doubt]
         "The recorder was interrupted, or the command was still running."
         "The contents are correct, but the end is missing.";

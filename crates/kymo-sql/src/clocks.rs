@@ -1,7 +1,7 @@
 //! Equal moments in several clocks that recordings state: CLOCK_DATA of a perf.data, the option
 //! DATE of a trace.dat, offsets of clocks in CTF metadata.
 
-use kymo_events::EventSource;
+use kymo_events::{EventSource, clock_name};
 use kymo_files::ctf::ClockOrigin;
 use kymo_files::ctf::read::Times;
 
@@ -31,33 +31,6 @@ fn perfetto_clock(name: &str) -> (Option<u32>, String) {
     (Some(known.0), known.1.to_owned())
 }
 
-/// Name of a clock by its number in clock_gettime(2).
-fn name_of_id(id: u32) -> String {
-    let known = match id {
-        0 => "realtime",
-        1 => "monotonic",
-        4 => "monotonic_raw",
-        7 => "boottime",
-        11 => "tai",
-        other => return format!("clock {other}"),
-    };
-    known.to_owned()
-}
-
-/// Number as strtoll(3) reads it, with a sign and in hexadecimal if it starts with `0x`.
-fn c_number(text: &str) -> Option<i64> {
-    let text = text.trim_ascii();
-    let (is_negative, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let value = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        Some(digits) => i64::from_str_radix(digits, 16).ok()?,
-        None => digits.parse().ok()?,
-    };
-    Some(if is_negative { -value } else { value })
-}
-
 fn moments(source: &EventSource) -> Vec<Moment> {
     let mut all: Vec<Moment> = Vec::new();
     let mut add = |moment: Moment| {
@@ -70,7 +43,7 @@ fn moments(source: &EventSource) -> Vec<Moment> {
         let Some(data) = source.perf(number) else { continue };
         if let Some(stated) = data.features().clock_data(data.endian()) {
             let time = stated.clock_time.cast_signed();
-            let clock = name_of_id(stated.clock_id);
+            let clock = clock_name(stated.clock_id.cast_signed());
             add(Moment {
                 ts: time,
                 values: [(clock, time), real(stated.time_of_day.cast_signed())],
@@ -80,13 +53,15 @@ fn moments(source: &EventSource) -> Vec<Moment> {
     let Some(timeline) = source.timeline() else { return all };
     for kernel in timeline.kernels() {
         let options = kernel.options();
-        let Some(date) = options.date.as_deref().and_then(c_number) else { continue };
+        let date = options.date_ns();
+        if date == 0 {
+            continue;
+        }
         let clock = kernel.buffers().first().map(|buffer| buffer.clock.as_str());
         let Some(clock) = clock.filter(|clock| !clock.is_empty()) else { continue };
         // The zero of the ring's clock; times of the file are moved by both options.
-        let date = date.saturating_mul(1000);
-        let offset = options.offset.as_deref().and_then(c_number).unwrap_or(0);
-        let ts = if timeline.undoes_corrections() { 0 } else { date.saturating_add(offset) };
+        let moved = date.wrapping_add(options.offset_ns());
+        let ts = if timeline.undoes_corrections() { 0 } else { moved };
         add(Moment { ts, values: [(clock.to_owned(), 0), real(date)] });
     }
     for trace in timeline.programs().into_iter().flat_map(|programs| programs.traces()) {
@@ -133,17 +108,8 @@ mod tests {
     fn clocks_have_perfettos_names_and_numbers() {
         // By protos/perfetto/common/builtin_clock.proto.
         assert_eq!(perfetto_clock("mono"), (Some(3), "MONOTONIC".to_owned()));
-        assert_eq!(perfetto_clock(&name_of_id(7)), (Some(6), "BOOTTIME".to_owned()));
-        assert_eq!(perfetto_clock(&name_of_id(11)), (None, "TAI".to_owned()));
+        assert_eq!(perfetto_clock(&clock_name(7)), (Some(6), "BOOTTIME".to_owned()));
+        assert_eq!(perfetto_clock(&clock_name(11)), (None, "TAI".to_owned()));
         assert_eq!(perfetto_clock("local"), (None, "LOCAL".to_owned()));
-    }
-
-    #[test]
-    fn offsets_are_numbers_of_c() {
-        assert_eq!(
-            (c_number("0x10"), c_number("-5"), c_number("+7\n")),
-            (Some(16), Some(-5), Some(7))
-        );
-        assert_eq!((c_number(""), c_number("x"), c_number("0x")), (None, None, None));
     }
 }

@@ -699,8 +699,7 @@ impl Lowering<'_> {
         // Programs may not read the first eight bytes of a record.
         if name == "common_pid" && format.field(name).is_some() {
             let both = self.asked(helper::PID_TGID, U64);
-            let tid = self.low_half(&both)?;
-            return Ok(tid);
+            return self.low_half(&both);
         }
         let field = match format.field(name) {
             Some(field) if field.offset >= 8 => field,

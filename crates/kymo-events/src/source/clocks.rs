@@ -32,14 +32,16 @@ pub(super) fn wall_offset(data: &PerfData) -> Option<u64> {
     Some(moment.time_of_day.wrapping_sub(moment.clock_time))
 }
 
-fn clock_name(id: Option<i32>) -> String {
-    match id {
-        None => "perf's own".to_owned(),
-        Some(id) => match CLOCKS.iter().find(|(n, _)| *n == id) {
-            Some((_, name)) => (*name).to_owned(),
-            None => format!("clock {id}"),
-        },
+/// Name of a clock by its number in clock_gettime(2), as perf and ftrace call it.
+pub fn clock_name(id: i32) -> String {
+    match CLOCKS.iter().find(|(n, _)| *n == id) {
+        Some((_, name)) => (*name).to_owned(),
+        None => format!("clock {id}"),
     }
+}
+
+fn name_of(id: Option<i32>) -> String {
+    id.map_or_else(|| "perf's own".to_owned(), clock_name)
 }
 
 /// Checks that recordings have one clock, and are of one start of one machine as far as
@@ -59,12 +61,12 @@ pub(super) fn check(perf: &[PerfData], timeline: Option<&Timeline>) -> Result<()
         if timeline.is_some() && id != Some(MONOTONIC) {
             let why = format!(
                 "its clock is {}, not CLOCK_MONOTONIC (record it with --clockid mono)",
-                clock_name(id)
+                name_of(id)
             );
             return Err(SourceError::Clock { name: name(), why });
         }
         if id != clockid(first) {
-            let (a, b) = (clock_name(id), clock_name(clockid(first)));
+            let (a, b) = (name_of(id), name_of(clockid(first)));
             let why = format!("its clock is {a}, that of {} is {b}", first.name());
             return Err(SourceError::Clock { name: name(), why });
         }
@@ -91,7 +93,7 @@ pub(super) fn check(perf: &[PerfData], timeline: Option<&Timeline>) -> Result<()
 pub(super) fn name(perf: &[Mutex<PerfData>], timeline: Option<&Timeline>) -> String {
     if let Some(data) = perf.first() {
         let data = data.lock().unwrap_or_else(PoisonError::into_inner);
-        return clock_name(clockid(&data));
+        return name_of(clockid(&data));
     }
     let Some(timeline) = timeline else { return "none".to_owned() };
     if let Some(kernel) = timeline.kernels().first().and_then(|k| k.buffers().first()) {

@@ -56,6 +56,7 @@ use batch_reader::{BatchReader, WAITING, WAITING_FOR_TWO};
 use batch_tee::BatchTee;
 pub use batch_tee::TeedBatches;
 pub use cgroup_tasks::note_blocked;
+pub use clocks::clock_name;
 pub use count::ClassCounts;
 use ctf::CtfContext;
 pub use digest::EventDigester;

@@ -202,7 +202,7 @@ fn record_perf_data(
     let mut summary = kymo_record::record(&options)?;
     container_files::keep(&mut summary);
     let notes = summary.ledger_notes(&options).into_iter().chain(note_kernel_numbers());
-    let quotas = quotas.map_or_else(Vec::new, |quotas| quota_notes(&quotas.throttled()));
+    let quotas = quotas.iter().flat_map(|quotas| quota_notes(&quotas.throttled()));
     let ledger = Ledger::from_notes(notes.chain(quotas));
     tell(args, name, summary.bytes, summary.samples, &ledger);
     if let Some(running) = summary.running.take() {
@@ -253,7 +253,7 @@ fn record_trace_dat(
     let quotas = (!args.quiet && is_of_tasks(events)).then(QuotaWatch::of_machine);
     let mut summary = record_trace(&tracefs, &options)?;
     let notes = summary.ledger_notes().into_iter().chain(note_kernel_numbers());
-    let quotas = quotas.map_or_else(Vec::new, |quotas| quota_notes(&quotas.throttled()));
+    let quotas = quotas.iter().flat_map(|quotas| quota_notes(&quotas.throttled()));
     let ledger = Ledger::from_notes(notes.chain(quotas));
     tell(args, name, summary.bytes, summary.events, &ledger);
     if let Some(running) = summary.running.take() {

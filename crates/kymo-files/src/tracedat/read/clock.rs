@@ -14,10 +14,9 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn of(options: &TraceDatOptions) -> Clock {
-        let number = |text: &Option<String>| text.as_deref().map_or(0, leading_number);
         Clock {
             tsc: options.tsc2nsec.filter(|t| t.mult != 0).map(|t| (t.mult, t.shift)),
-            add: number(&options.date).wrapping_mul(1000).wrapping_add(number(&options.offset)),
+            add: options.date_ns().wrapping_add(options.offset_ns()),
         }
     }
 
@@ -30,6 +29,18 @@ impl Clock {
             }
         };
         time.wrapping_add_signed(self.add)
+    }
+}
+
+impl TraceDatOptions {
+    /// Nanoseconds from the ring's clock to the time of day; 0 without the option.
+    pub fn date_ns(&self) -> i64 {
+        self.date.as_deref().map_or(0, leading_number).wrapping_mul(1000)
+    }
+
+    /// Nanoseconds that are added to every time; 0 without the option.
+    pub fn offset_ns(&self) -> i64 {
+        self.offset.as_deref().map_or(0, leading_number)
     }
 }
 
@@ -65,6 +76,9 @@ mod tests {
             ("-5 and more", -5),
             ("0x3b9aca00", 1_000_000_000),
             ("010", 8),
+            ("0x10", 16),
+            ("+7\n", 7),
+            ("0x", 0),
             ("1234.5", 1234),
             ("", 0),
             ("x", 0),

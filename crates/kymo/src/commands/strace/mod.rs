@@ -185,12 +185,15 @@ impl Args {
             }
             .with_context(|| format!("-e {expression}"))?;
         }
-        let each = |lists: &[String], set: &mut dyn FnMut(&str) -> anyhow::Result<()>| {
-            lists.iter().try_for_each(|list| set(list))
-        };
-        each(&self.traced, &mut |list| Ok(filter.set_calls(list)?))?;
-        each(&self.signals, &mut |list| Ok(filter.set_signals(list)?))?;
-        each(&self.statuses, &mut |list| Ok(filter.set_statuses(list)?))?;
+        for list in &self.traced {
+            filter.set_calls(list)?;
+        }
+        for list in &self.signals {
+            filter.set_signals(list)?;
+        }
+        for list in &self.statuses {
+            filter.set_statuses(list)?;
+        }
         if self.successful {
             filter.set_statuses("successful")?;
         }
