@@ -490,17 +490,26 @@ pub struct Signals {
     is_typed: AtomicBool,
 }
 
+/// The last signal that [`hand_on`] sent on came from the keys of a terminal.
+static HANDED_ON_TYPED: AtomicBool = AtomicBool::new(false);
+
 /// Blocks a signal in the thread that got it, and sends it to the process anew: in the end all
-/// threads block it, and the descriptor has it.
+/// threads block it, and the descriptor has it. The kernel lets no thread but the first one send
+/// the information of another sender (`do_rt_sigqueueinfo`), so that its origin is kept aside.
 extern "C" fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel calls this with SA_SIGINFO, so `info` is the signal's and `context` the
-    // thread's ucontext_t, whose mask it takes over on return. sigaddset, getpid and the system
-    // call are async-signal-safe, errno is put back. A process may send itself any information.
+    // thread's ucontext_t, whose mask it takes over on return. sigaddset, getpid and kill are
+    // async-signal-safe, errno is put back.
     unsafe {
         let errno = *libc::__errno_location();
+        let own = libc::getpid();
+        let code = (*info).si_code;
+        if code == SI_KERNEL || (*info).si_pid() != own {
+            HANDED_ON_TYPED.store(code == SI_KERNEL, Ordering::Relaxed);
+        }
         let context = context.cast::<libc::ucontext_t>();
         libc::sigaddset(&raw mut (*context).uc_sigmask, signal);
-        libc::syscall(libc::SYS_rt_sigqueueinfo, libc::getpid(), signal, info);
+        libc::kill(own, signal);
         *libc::__errno_location() = errno;
     }
 }
@@ -563,10 +572,12 @@ impl Signals {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(e) => return Err(e.into()),
             }
-            // Number, error, code: `struct signalfd_siginfo` of signalfd(2).
-            let [a, b, c, d, _, _, _, _, e, f, g, h, ..] = info;
+            // Number, error, code and sender: `struct signalfd_siginfo` of signalfd(2).
+            let [a, b, c, d, _, _, _, _, e, f, g, h, i, j, k, l, ..] = info;
             let number = i32::from_ne_bytes([a, b, c, d]);
-            let is_typed = i32::from_ne_bytes([e, f, g, h]) == SI_KERNEL;
+            let code = i32::from_ne_bytes([e, f, g, h]);
+            let is_own = u32::from_ne_bytes([i, j, k, l]) == std::process::id();
+            let is_typed = code == SI_KERNEL || is_own && HANDED_ON_TYPED.load(Ordering::Relaxed);
             self.is_typed.store(is_typed, Ordering::Relaxed);
             if let Some(&signal) = Signal::ALL.iter().find(|s| s.number() == number) {
                 return Ok(Some(signal));
@@ -820,6 +831,12 @@ mod tests {
         let before = [(), ()].map(|()| std::thread::spawn(std::thread::park));
         let reader = std::thread::spawn(move || ending.recv().is_err());
         let signals = Signals::listen(&[Signal::Usr1]).unwrap();
+        // A thread that is not the first one gets it.
+        let thread = std::os::unix::thread::JoinHandleExt::as_pthread_t(&before[0]);
+        // SAFETY: the thread runs until it is unparked below.
+        assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
+        signals.wait(None, Some(Duration::from_secs(60))).unwrap();
+        assert_eq!(signals.next().unwrap(), Some(Signal::Usr1));
         for _ in 0..10 {
             // SAFETY: sends a signal to this process; other tests of it do not listen for it.
             assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGUSR1) }, 0);
