@@ -159,7 +159,8 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     let other = steps.step("what works on another kernel", vm::matrix::other_kernel)?;
     let log = std::fs::read_to_string(&skip_log).unwrap_or_default();
     let (counts, mut skips) = sort_out(built.plus(tests), &log);
-    let in_guest = without_unexplained(guest.counts, guest.flaky);
+    // In the guest, they were tried again in one of their own.
+    let in_guest = without_unexplained(guest.counts, guest.flaky, |_| false);
     let in_guest = sort_out(in_guest, &guest.skips.join("\n"));
     skips.extend(in_guest.1.iter().map(|line| format!("in the guest: {line}")));
     skips.extend(other.skips);
@@ -234,12 +235,42 @@ fn counted(mut command: Command) -> anyhow::Result<Counts> {
     if !status.success() && counts.failed == 0 {
         bail!("`{text}` failed: {status}");
     }
-    Ok(without_unexplained(counts, flaky))
+    Ok(without_unexplained(counts, flaky, tried_alone))
 }
 
-/// Counts as failed what failed once without an explanation, and names it.
-fn without_unexplained(counts: Counts, flaky: impl IntoIterator<Item = String>) -> Counts {
-    let defects: Vec<String> = flaky.into_iter().filter(|test| !is_explained(test)).collect();
+/// How often a test that failed once beside others has to pass without them.
+const TIMES_ALONE: &str = "10";
+
+/// Whether a test passes ten times of ten with nothing beside it: then it was the load that it
+/// failed of, and it is named but fails no run.
+fn tried_alone(test: &str) -> bool {
+    let Some((binary, name)) = test.split_once(' ') else { return false };
+    println!("\n{test} failed once, and is run {TIMES_ALONE} times alone:");
+    let filter = format!("binary_id(={binary}) & test(={name})");
+    let mut alone = cargo::command(&["nextest", "run", "--workspace", "-E", &filter]);
+    alone.args(["--retries", "0", "--test-threads", "1", "--stress-count", TIMES_ALONE]);
+    if let Ok(path) = perf_config() {
+        alone.env("PERF_CONFIG", path);
+    }
+    cargo::run_command(alone).is_ok()
+}
+
+/// Counts as failed what failed once without an explanation and does so again, and names it. Where
+/// that are more than three tests, none is run again.
+fn without_unexplained(
+    counts: Counts,
+    flaky: impl IntoIterator<Item = String>,
+    passes_alone: impl Fn(&str) -> bool,
+) -> Counts {
+    let unknown: Vec<String> = flaky.into_iter().filter(|test| !is_explained(test)).collect();
+    let (load, defects): (Vec<_>, Vec<_>) = match unknown.len() {
+        0..=3 => unknown.into_iter().partition(|test| passes_alone(test)),
+        _ => (Vec::new(), unknown),
+    };
+    if !load.is_empty() {
+        println!("failed once beside others, and passed {TIMES_ALONE} times of {TIMES_ALONE} alone:");
+        load.iter().for_each(|test| println!("  {test}"));
+    }
     if !defects.is_empty() {
         println!("failed once, and that no peer nor clock explains ({EXPLAINED_FILE}):");
         defects.iter().for_each(|test| println!("  {test}"));
@@ -306,8 +337,14 @@ mod tests {
         assert!(is_explained(&test));
         assert!(!is_explained("kymo::locked x") && !is_explained("kymo-files::bin/x y"));
         let all = Counts { passed: 5, failed: 1, skipped: 0 };
-        let counts = without_unexplained(all, [test, "guest_run odd".to_owned()]);
+        let odd = "guest_run odd".to_owned();
+        let counts = without_unexplained(all, [test, odd.clone()], |_| false);
         assert_eq!(counts, Counts { passed: 4, failed: 2, skipped: 0 });
+        let load = |test: &str| test == "guest_run odd";
+        assert_eq!(without_unexplained(all, [odd], load), all);
+        let many = ["a b", "a c", "a d", "a e"].map(str::to_owned);
+        let counts = without_unexplained(all, many, |_| true);
+        assert_eq!(counts, Counts { passed: 1, failed: 5, skipped: 0 });
         assert_eq!(parse_flaky("        PASS [   0.1s] kymo::lock FLAKY"), None);
     }
 
