@@ -29,26 +29,33 @@ pub struct TaskEnds {
 impl TaskEnds {
     /// Watches whole processes.
     pub fn of_processes(pids: &[u32]) -> TaskEnds {
-        TaskEnds::open(pids, PidfdFlags::empty())
+        TaskEnds::of(pids, &[])
     }
 
     /// Watches threads.
     pub fn of_threads(tids: &[u32]) -> TaskEnds {
-        TaskEnds::open(tids, THREAD)
+        TaskEnds::of(&[], tids)
     }
 
-    fn open(ids: &[u32], flags: PidfdFlags) -> TaskEnds {
-        let mut ends = TaskEnds { is_any: !ids.is_empty(), ..TaskEnds::default() };
+    /// Watches whole processes, and threads of others.
+    pub fn of(pids: &[u32], tids: &[u32]) -> TaskEnds {
+        let is_any = !pids.is_empty() || !tids.is_empty();
+        let mut ends = TaskEnds { is_any, ..TaskEnds::default() };
+        ends.open(pids, PidfdFlags::empty());
+        ends.open(tids, THREAD);
+        ends
+    }
+
+    fn open(&mut self, ids: &[u32], flags: PidfdFlags) {
         for &id in ids {
             let Some(pid) = Pid::from_raw(id.cast_signed()) else { continue };
             match pidfd_open(pid, flags) {
-                Ok(fd) => ends.watched.push(fd),
+                Ok(fd) => self.watched.push(fd),
                 Err(Errno::SRCH) => {}
                 // Kernels before, limits of descriptors, filters of a container.
-                Err(_) => ends.polled.push(id),
+                Err(_) => self.polled.push(id),
             }
         }
-        ends
     }
 
     /// Descriptors that poll readable when one of the tasks has ended.

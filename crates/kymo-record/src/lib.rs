@@ -37,7 +37,8 @@ pub use control::ControlSource;
 pub use error::RecordError;
 pub use live::{CaptureEnd, CaptureSummary, PerfCapture, SavedRecording};
 pub use options::{
-    CallGraph, Output, RecordClock, RecordOptions, SampleContents, SwitchOn, Synthesis, Target,
+    CallGraph, ChosenTasks, Output, RecordClock, RecordOptions, SampleContents, SwitchOn,
+    Synthesis, Target,
 };
 pub use output::create as create_recording;
 pub use session::{RecordSummary, Running, record};

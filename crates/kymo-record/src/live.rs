@@ -78,8 +78,7 @@ impl PerfCapture {
     pub fn open(options: &RecordOptions) -> Result<PerfCapture, RecordError> {
         let opened = OpenedEvents::open(options)?;
         // Beside a command tasks do not end it.
-        let watched =
-            if opened.child.is_some() { TaskEnds::default() } else { options.target.ends() };
+        let watched = if opened.child.is_some() { TaskEnds::default() } else { options.ends() };
         Ok(PerfCapture {
             hung: vec![false; opened.rings.rings.len()],
             opened,

@@ -29,15 +29,15 @@ pub enum Target {
     Cgroups(Vec<String>),
 }
 
-impl Target {
-    /// The tasks that are attached to, whose end is that of the recording.
-    pub(crate) fn ends(&self) -> TaskEnds {
-        match self {
-            Target::Processes(pids) => TaskEnds::of_processes(pids),
-            Target::Threads(tids) => TaskEnds::of_threads(tids),
-            Target::Command | Target::System | Target::Cgroups(_) => TaskEnds::default(),
-        }
-    }
+/// Tasks that a recording of all CPUs is about.
+#[derive(Clone, Debug, Default)]
+pub struct ChosenTasks {
+    /// Processes. The recording ends when all of them and all threads have ended.
+    pub processes: Vec<u32>,
+    /// Threads.
+    pub threads: Vec<u32>,
+    /// Their threads, of which those that are blocked are read once events are enabled.
+    pub at_start: BlockedAtStart,
 }
 
 /// Recording mode of call chains.
@@ -184,8 +184,8 @@ pub struct RecordOptions {
     pub pinned: Vec<u32>,
     /// Receives the command's process, before its first event comes.
     pub spawned: Option<Arc<OnceLock<u32>>>,
-    /// Selected threads, of which those that are blocked are read once events are enabled.
-    pub at_start: BlockedAtStart,
+    /// Tasks that the recording is about, if it has those of others, too.
+    pub chosen: ChosenTasks,
     /// CPUs; empty means all online.
     pub cpus: Vec<u32>,
     /// Samples per second; `u64::MAX` for the most the kernel allows.
@@ -273,6 +273,16 @@ impl RecordOptions {
             || self.events.iter().any(unwound)
     }
 
+    /// The tasks that are attached to or chosen, whose end is that of the recording.
+    pub(crate) fn ends(&self) -> TaskEnds {
+        match &self.target {
+            Target::Processes(pids) => TaskEnds::of(pids, &[]),
+            Target::Threads(tids) => TaskEnds::of(&[], tids),
+            Target::System => TaskEnds::of(&self.chosen.processes, &self.chosen.threads),
+            Target::Command | Target::Cgroups(_) => TaskEnds::default(),
+        }
+    }
+
     /// Whether call chains have a part of user space.
     pub fn records_user_chains(&self) -> bool {
         let user = AttrFlags::EXCLUDE_USER.union(AttrFlags::EXCLUDE_CALLCHAIN_USER);
@@ -293,7 +303,7 @@ impl Default for RecordOptions {
             command: Vec::new(),
             pinned: Vec::new(),
             spawned: None,
-            at_start: BlockedAtStart::default(),
+            chosen: ChosenTasks::default(),
             cpus: Vec::new(),
             freq: None,
             period: None,

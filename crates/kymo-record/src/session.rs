@@ -202,7 +202,7 @@ impl<'a> Session<'a> {
     fn watch(&mut self) {
         // Beside a command tasks do not end the recording.
         if self.child.is_none() {
-            self.watched = self.options.target.ends();
+            self.watched = self.options.ends();
         }
     }
 
@@ -308,7 +308,7 @@ impl<'a> Session<'a> {
         self.trigger.as_ref().map_or(Ok(()), SwitchTrigger::start).map_err(&start)?;
         let began = Instant::now();
         self.summary.began = monotonic_ns();
-        self.options.at_start.read(self.summary.began);
+        self.options.chosen.at_start.read(self.summary.began);
         if let Some(child) = &mut self.child {
             child.release()?;
         }

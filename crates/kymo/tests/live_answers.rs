@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use kymo_testkit::{
     Need, NoIdleCpus, Outcome, TracingState, Unprivileged, Workload, page_with_ledger, require, run,
@@ -99,6 +100,40 @@ fn every_command_ends_with_its_command_and_its_status() {
     let gone = run(KYMO, ["io", "top", "--live", "--", "/nonexistent/program"]);
     assert_ne!(gone.status, 0);
     assert!(gone.stderr.contains("/nonexistent/program"), "{gone:?}");
+}
+
+/// Also where nobody reaps the process, as a supervisor that waits for kymo.
+#[test]
+fn every_command_ends_with_the_process_that_was_chosen() {
+    if !require(&NEEDS) {
+        return;
+    }
+    for command in [
+        &["syscalls", "report", "--live"][..],
+        &["io", "latency", "--live"],
+        &["io", "top", "--live"],
+        &["lock", "contention", "--live"],
+        &["lock", "contention", "--futex", "--live"],
+        &["offcpu", "report", "--live"],
+        &["kwork", "report", "--live"],
+        &["kwork", "latency", "--live"],
+        &["kwork", "timehist", "--live"],
+        &["kwork", "top", "--live"],
+        &["kmem", "stat", "-a"],
+        &["kmem", "pagealloc", "-a"],
+        &["sched", "latency", "--live"],
+        &["sched", "timehist", "--live"],
+        &["why", "--live"],
+    ] {
+        let mut chosen = Command::new("sleep").arg("1").spawn().unwrap();
+        let began = Instant::now();
+        let pid = chosen.id().to_string();
+        let out = run(KYMO, [command, &["--timeout", "120000", "--pid", &pid]].concat());
+        assert!(began.elapsed() < Duration::from_secs(100), "{command:?}: {out:?}");
+        assert_eq!(out.status, 0, "{command:?}: {out:?}");
+        // Not reaped before; the sleep is over then.
+        assert!(chosen.wait().unwrap().success());
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use kymo_kernel::blocked::{BlockedAtStart, BlockedThreads};
 use kymo_kernel::target;
 use kymo_kernel::terminal_output::{output_columns, output_is_terminal};
 use kymo_model::{Note, NoteKind};
+use kymo_record::ChosenTasks;
 use kymo_view::Ledger;
 use kymo_view::units::TimeUnits;
 
@@ -73,9 +74,9 @@ pub(crate) struct AnalysisArgs {
     /// Chosen threads that are blocked when the capture starts
     #[arg(skip)]
     blocked: BlockedThreads,
-    /// Those of them that are blocked when its events start
+    /// Tasks that a live capture is about
     #[arg(skip)]
-    at_start: BlockedAtStart,
+    chosen: ChosenTasks,
     /// All tasks are wanted, although there is a command
     #[arg(skip)]
     is_beside_command: bool,
@@ -152,7 +153,8 @@ impl AnalysisArgs {
         tids.iter().try_for_each(|tid| target::check_thread(*tid))?;
         threads.extend(tids);
         self.blocked = BlockedThreads::of(&threads);
-        self.at_start = BlockedAtStart::of(threads);
+        let at_start = BlockedAtStart::of(threads);
+        self.chosen = ChosenTasks { processes: pids.to_vec(), threads: tids.to_vec(), at_start };
         Ok(())
     }
 
@@ -167,9 +169,9 @@ impl AnalysisArgs {
             .collect()
     }
 
-    /// Threads that the recorder reads when the events start.
-    pub(crate) fn at_start(&self) -> BlockedAtStart {
-        self.at_start.clone()
+    /// Tasks that a live capture is about, whose end is its own.
+    pub(crate) fn chosen(&self) -> ChosenTasks {
+        self.chosen.clone()
     }
 
     /// Whether events come from a recorder of this process.
@@ -189,8 +191,8 @@ impl AnalysisArgs {
             crate::progress::begin(first.display());
         }
         let source = EventSource::open(&paths, symbols.options(&first))?.in_nanoseconds()?;
-        let source =
-            source.following(self.tree.clone()).beside(self.blocked.clone(), self.at_start());
+        let source = source.following(self.tree.clone());
+        let source = source.beside(self.blocked.clone(), self.chosen.at_start.clone());
         if self.is_beside_command {
             source.tell(note_machine());
         }
@@ -290,8 +292,8 @@ pub(crate) fn show_live<A: Send>(
     read_of: fn(&mut A) -> &mut AnalysisArgs,
     show: impl FnOnce(&A) -> anyhow::Result<ExitCode> + Send,
 ) -> anyhow::Result<ExitCode> {
-    let (cgroups, at_start) = (read_of(&mut args).names_cgroups(), read_of(&mut args).at_start());
-    live.pass_on(events, (chains, cgroups), at_start, move |pipe| {
+    let (cgroups, chosen) = (read_of(&mut args).names_cgroups(), read_of(&mut args).chosen());
+    live.pass_on(events, (chains, cgroups), chosen, move |pipe| {
         read_of(&mut args).set_live(pipe)?;
         show(&args)
     })

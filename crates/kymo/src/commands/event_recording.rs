@@ -11,7 +11,6 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use kymo_files::tracedat::Compression;
 use kymo_files::tracedat::write::Format;
-use kymo_kernel::blocked::BlockedAtStart;
 use kymo_kernel::cpu_quota::QuotaWatch;
 use kymo_kernel::cpus;
 use kymo_kernel::events::{Catalog, EventSpec};
@@ -19,7 +18,7 @@ use kymo_kernel::ftrace::Selection;
 use kymo_record::ftrace::{
     KernelSymbols, TraceEvent, TraceOptions, TraceOutput, TraceSetup, record_trace,
 };
-use kymo_record::{CallGraph, Output, RecordClock, RecordOptions, Target};
+use kymo_record::{CallGraph, ChosenTasks, Output, RecordClock, RecordOptions, Target};
 use kymo_view::Ledger;
 
 use super::cpu_quotas::quota_notes;
@@ -67,9 +66,9 @@ pub(crate) struct EventRecordingArgs {
     /// Process of the command, for the caller
     #[arg(skip)]
     pub(crate) spawned: Option<Arc<OnceLock<u32>>>,
-    /// Threads that are read when the events start, for the caller
+    /// Tasks that the recording is about, for the caller
     #[arg(skip)]
-    pub(crate) at_start: BlockedAtStart,
+    pub(crate) chosen: ChosenTasks,
     /// Exit with status 3 if anything was lost
     #[arg(long)]
     pub(crate) strict: bool,
@@ -182,7 +181,7 @@ fn record_perf_data(
         target: Target::System,
         command: args.command.clone(),
         spawned: args.spawned.clone(),
-        at_start: args.at_start.clone(),
+        chosen: args.chosen.clone(),
         cpus,
         period: Some(1),
         call_graph: args.call_graph.or(args.graph.then_some(CallGraph::FramePointers)),

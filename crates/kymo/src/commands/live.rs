@@ -1,5 +1,6 @@
 //! Answers about what happens now: events go from the recorder through a pipe to who reads
-//! recordings, and nothing is kept. The end is that of a command, of a time, or Ctrl-C.
+//! recordings, and nothing is kept. The end is that of a command, of
+//! the chosen tasks, of a time, or Ctrl-C.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -9,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use kymo_events::TaskTree;
-use kymo_kernel::blocked::BlockedAtStart;
 use kymo_kernel::descriptors;
 use kymo_kernel::process::{Signal, Signals, own_usage};
-use kymo_record::{CallGraph, Output, RecordError, RecordOptions, Target, record};
+use kymo_record::{CallGraph, ChosenTasks, Output, RecordError, RecordOptions, Target, record};
 
 use super::event_recording::{CALLS, READER, RecordedEvents};
 use crate::args::values::{Ring, millis, ring};
@@ -22,8 +22,8 @@ use crate::args::values::{Ring, millis, ring};
 pub(crate) struct LiveArgs {
     /// Analyze the running system; nothing is recorded
     ///
-    /// System-wide, until COMMAND ends, --timeout expires or Ctrl-C. Implied by a command, -a, -m
-    /// and --timeout.
+    /// System-wide, until COMMAND or the chosen tasks end, --timeout expires or Ctrl-C. Implied by a
+    /// command, -a, -m and --timeout.
     #[arg(long, conflicts_with_all = ["input", "files", "time"])]
     live: bool,
     #[command(flatten)]
@@ -130,19 +130,19 @@ impl WatchArgs {
     }
 
     /// Records events, and has `read` take them out of the file that it is given, until the end.
-    /// `at_start`: threads that are read when the events start.
+    /// `chosen`: tasks that the answer is about.
     pub(crate) fn pass_on(
         &self,
         events: &RecordedEvents,
         (chains, cgroups): (bool, bool),
-        at_start: BlockedAtStart,
+        chosen: ChosenTasks,
         read: impl FnOnce(PathBuf) -> anyhow::Result<ExitCode> + Send,
     ) -> anyhow::Result<ExitCode> {
         let (from, to) = descriptors::pipe().context("cannot make a pipe")?;
         // A smaller one works, too.
         let _ = descriptors::set_pipe_size(&to, PIPE);
         let output = Output::File { path: descriptors::own_path(&to), force: false };
-        let options = RecordOptions { output, at_start, ..self.options(events, chains, cgroups)? };
+        let options = RecordOptions { output, chosen, ..self.options(events, chains, cgroups)? };
         // The reader's thread inherits that they do not end the program: the recorder does.
         let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
         let signals = Signals::listen(&ends).context("cannot listen for signals")?;

@@ -8,13 +8,12 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use kymo_analysis::bundle::write_bundle;
 use kymo_files::perfdata::write::CompressedForm;
-use kymo_kernel::blocked::BlockedAtStart;
 use kymo_kernel::events::Catalog;
 use kymo_kernel::{cpus, process};
 use kymo_model::{NoteKind, counted};
 use kymo_record::{
-    CallGraph, ControlSource, Output, RecordClock, RecordOptions, RecordSummary, SwitchOn,
-    Synthesis, Target,
+    CallGraph, ChosenTasks, ControlSource, Output, RecordClock, RecordOptions, RecordSummary,
+    SwitchOn, Synthesis, Target,
 };
 use kymo_symbols::ResolverOptions as SymbolOptions;
 use kymo_symbols::bundle_writer::Contents;
@@ -348,7 +347,7 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
     }
     Ok(RecordOptions {
         spawned: None,
-        at_start: BlockedAtStart::default(),
+        chosen: ChosenTasks::default(),
         events,
         replace_cycles: CalledName::get() == CalledName::Perf,
         more_events: Vec::new(),

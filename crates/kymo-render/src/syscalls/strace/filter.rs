@@ -61,8 +61,12 @@ fn words(list: &str) -> (bool, impl Iterator<Item = &str>) {
 /// Calls whose names have a match of the expression after `/`.
 fn matching(word: &str) -> Result<Vec<i64>, CallFilterError> {
     let expression = word.trim_start_matches('/');
-    let regex = Regex::new(expression)
-        .map_err(|e| CallFilterError::Expression(expression.to_owned(), e.to_string()))?;
+    let regex = Regex::new(expression).map_err(|e| {
+        // The last of several lines says what is wrong.
+        let error = e.syntax_error().map_or_else(|| e.to_string(), ToString::to_string);
+        let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        CallFilterError::Expression(expression.to_owned(), reason.to_owned())
+    })?;
     let fits = |number: &i64| syscall_name(*number).is_some_and(|name| regex.is_match(name));
     Ok(super::super::all_syscalls().into_iter().filter(fits).collect())
 }
@@ -217,6 +221,8 @@ mod tests {
         filter.set_calls("none").unwrap();
         assert!(!filter.has_call(&call(libc::SYS_read)));
         assert_eq!(filter.set_calls("opne"), Err(CallFilterError::Call("opne".into())));
+        let error = filter.set_calls("/[").unwrap_err().to_string();
+        assert_eq!(error, "\"[\" is not a regular expression: unclosed character class");
         filter.set_calls("?opne,read").unwrap();
         assert!(filter.has_call(&call(libc::SYS_read)));
     }

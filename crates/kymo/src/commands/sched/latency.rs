@@ -112,7 +112,7 @@ fn run_live(args: &mut Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
     let events = args.read.live_selection(&args.pid, &args.tid)?;
     let (args, selection) = (&*args, SchedSelection { events });
     let config = LatencyConfig { selection: &selection, by_task: args.pids };
-    let mut outcome = LiveOutcome::of(&selection);
+    let mut outcome = LiveOutcome::of(&selection, args.read.chosen());
     let quotas = watch_quotas(&args.pid, &args.tid);
     let mut table = LatencyTable::count_live(&config, |sink| {
         watch(live, None, &mut outcome, &mut |step| match step {

@@ -8,7 +8,7 @@ use kymo_analysis::tasks::{SCHED_EVENTS, SchedSelection};
 use kymo_events::live::LiveSamples;
 use kymo_events::{ReadSummary, RecordedEvent, TaskTree};
 use kymo_model::{Note, NoteKind};
-use kymo_record::{CaptureSummary, PerfCapture, RecordError};
+use kymo_record::{CaptureSummary, ChosenTasks, PerfCapture, RecordError, RecordOptions};
 use kymo_symbols::ResolverOptions;
 
 use super::super::analysis::note_scope;
@@ -26,14 +26,17 @@ pub(super) struct LiveOutcome {
     pub(super) notes: Vec<Note>,
     /// The tasks that are wanted, if they are those of a command or of cgroups.
     tree: Option<TaskTree>,
+    /// Tasks that were named: the capture ends with them.
+    chosen: ChosenTasks,
 }
 
 impl LiveOutcome {
     /// Creates the outcome of a capture of these tasks.
-    pub(super) fn of(selection: &SchedSelection) -> LiveOutcome {
+    pub(super) fn of(selection: &SchedSelection, chosen: ChosenTasks) -> LiveOutcome {
         let tree = selection.events.tree.clone();
         let of_command = tree.iter().filter(|tree| !tree.is_of_cgroups());
-        LiveOutcome { exit: None, notes: of_command.map(|_| note_scope()).collect(), tree }
+        let notes = of_command.map(|_| note_scope()).collect();
+        LiveOutcome { exit: None, notes, tree, chosen }
     }
 }
 
@@ -55,6 +58,7 @@ pub(super) fn watch(
 ) -> anyhow::Result<ReadSummary> {
     let cgroups = outcome.tree.as_ref().is_some_and(TaskTree::is_of_cgroups);
     let options = args.options(&events(), symbols.is_some(), cgroups)?;
+    let options = RecordOptions { chosen: outcome.chosen.clone(), ..options };
     let mut capture = PerfCapture::open(&options)?;
     let selection = select_events(&SCHED_EVENTS);
     let options = symbols.cloned().unwrap_or_default();

@@ -225,7 +225,7 @@ fn run_live(args: &mut Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
         writer.write_head()?;
     }
     let mut reader = SchedReader::new(LossWindows::default());
-    let mut outcome = LiveOutcome::of(&selection);
+    let mut outcome = LiveOutcome::of(&selection, args.read.chosen());
     let symbols = args.call_graph.then(|| args.finding.options(Path::new("")));
     let summary = watch(live, symbols.as_ref(), &mut outcome, &mut |step| {
         match step {

@@ -134,7 +134,7 @@ fn record_and_show(mut args: PathArgs, watch: &WatchArgs) -> anyhow::Result<Exit
     let directory = ScratchDirectory::new(true)?;
     let spawned = Arc::new(OnceLock::new());
     let quotas = watch_quotas(args.pid.as_slice(), args.tid.as_slice());
-    let to = (directory.file(), Arc::clone(&spawned), args.read.at_start());
+    let to = (directory.file(), Arc::clone(&spawned), args.read.chosen());
     let recorded = record::watched(events, watch, args.call_graph, to)?;
     args.child = spawned.get().copied();
     args.throttled = quotas.throttled();

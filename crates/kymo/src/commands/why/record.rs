@@ -7,8 +7,7 @@ use std::sync::{Arc, OnceLock};
 use clap::Parser as _;
 use kymo_analysis::critical_path::WORK_EVENTS;
 use kymo_analysis::offcpu::OFF_CPU_EVENTS;
-use kymo_kernel::blocked::BlockedAtStart;
-use kymo_record::CallGraph;
+use kymo_record::{CallGraph, ChosenTasks};
 
 use super::super::event_recording::{EventRecordingArgs, RecordedEvents, record_events};
 use super::super::live::WatchArgs;
@@ -45,13 +44,13 @@ pub(super) fn watched(
     events: Vec<String>,
     watch: &WatchArgs,
     call_graph: Option<CallGraph>,
-    (file, spawned, at_start): (PathBuf, Arc<OnceLock<u32>>, BlockedAtStart),
+    (file, spawned, chosen): (PathBuf, Arc<OnceLock<u32>>, ChosenTasks),
 ) -> anyhow::Result<ExitCode> {
     let flags = ["record".into(), "-q".into(), "-o".into(), file.into_os_string()];
     let flags = flags.into_iter().chain(watch.recording_flags());
     let mut recording = RecordingFlags::try_parse_from(flags)?.flags;
     recording.call_graph = call_graph;
-    (recording.spawned, recording.at_start) = (Some(spawned), at_start);
+    (recording.spawned, recording.chosen) = (Some(spawned), chosen);
     run(Args { events, recording })
 }
 
