@@ -268,7 +268,9 @@ fn without_unexplained(
         _ => (Vec::new(), unknown),
     };
     if !load.is_empty() {
-        println!("failed once beside others, and passed {TIMES_ALONE} times of {TIMES_ALONE} alone:");
+        println!(
+            "failed once beside others, and passed {TIMES_ALONE} times of {TIMES_ALONE} alone:"
+        );
         load.iter().for_each(|test| println!("  {test}"));
     }
     if !defects.is_empty() {

@@ -54,6 +54,8 @@ pub struct CountRequest {
     pub measure: CountMeasure,
     /// Only events of these tasks.
     pub tasks: CountedTasks,
+    /// Whether the program runs on events of these tasks alone: the kernel begins and ends them.
+    pub in_own_rings: bool,
     /// Milliseconds between two outputs; without, there is one at the end.
     pub interval_ms: Option<u64>,
     /// The number of entries shown, largest first; 0 is all.
@@ -134,22 +136,28 @@ const WORST: u32 = 5;
 /// A flag that cannot be understood, by its text.
 pub fn write_count_program(request: &CountRequest) -> Result<CountProgram, String> {
     let condition = request.filter.as_deref().map(filter_text).transpose()?;
-    let tasks = match request.tasks {
+    let tasks = |probe: &str| match request.tasks {
         CountedTasks::All => None,
         CountedTasks::Process(pid) => Some(format!("pid == {pid}")),
+        CountedTasks::Command if is_of_dying(probe) => Some("@task[tid] == 1".to_owned()),
         CountedTasks::Command => Some("@task[tid]".to_owned()),
     };
-    let conditions: Vec<String> = tasks.clone().into_iter().chain(condition).collect();
+    let conditions = |probe: &str| -> Vec<String> {
+        tasks(probe).into_iter().chain(condition.clone()).collect()
+    };
     let mut out = String::from("config = { print_maps_on_exit = 0 }\n\n");
-    if request.tasks == CountedTasks::Command {
-        out.push_str(FOLLOW_COMMAND);
+    let is_followed = request.tasks == CountedTasks::Command;
+    if is_followed {
+        let begin =
+            if request.in_own_rings { "sched:sched_process_exec" } else { "task:task_rename" };
+        let _ = write!(out, "tracepoint:{begin}{FOLLOW_COMMAND}");
     }
     let mut keys = request.by.clone();
     let maps: &[&str] = if let CountMeasure::Latency(text) = &request.measure {
         if !request.events.is_empty() {
             return Err("--latency already sets the events: remove -e".into());
         }
-        write_latency(&mut out, text, (&conditions, tasks.as_deref()), &keys)?;
+        write_latency(&mut out, text, (&conditions, &tasks), &keys)?;
         &LATENCY_MAPS
     } else {
         if request.events.is_empty() {
@@ -162,10 +170,19 @@ pub fn write_count_program(request: &CountRequest) -> Result<CountProgram, Strin
         }
         let key = key_text(&keys)?;
         let value = measure_text(&request.measure)?;
-        let filter = filter_line(&conditions);
-        let _ = writeln!(out, "{}\n{filter}{{\n  @{key} = {value};\n}}", probes.join(",\n"));
+        let (dying, others): (Vec<_>, Vec<_>) =
+            probes.into_iter().partition(|probe| is_followed && is_of_dying(probe));
+        for probes in [dying, others].iter().filter(|probes| !probes.is_empty()) {
+            let filter = filter_line(&conditions(&probes[0]));
+            let list = probes.join(",\n");
+            let _ = writeln!(out, "{list}\n{filter}{{\n  @{key} = {value};\n}}");
+        }
         &["@"]
     };
+    // Behind the events that are counted: its exit is one of a task.
+    if is_followed {
+        out.push_str(if request.in_own_rings { END_IN_RINGS } else { END_IN_KERNEL });
+    }
     // Percentiles and averages of a latency are read of several maps: all of their entries.
     let is_latency = maps.len() > 1;
     let top = match request.top {
@@ -199,8 +216,7 @@ pub fn write_count_program(request: &CountRequest) -> Result<CountProgram, Strin
 
 /// Tasks of the command, as perf's inherited events have them: from its execution on, each
 /// with those that it makes.
-const FOLLOW_COMMAND: &str = "\
-tracepoint:sched:sched_process_exec
+const FOLLOW_COMMAND: &str = "
 /pid == cpid/
 {
   @task[tid] = 1;
@@ -212,13 +228,45 @@ tracepoint:sched:sched_process_fork
   @task[args.child_pid] = 1;
 }
 
+";
+
+/// The end of tasks whose own events are interpreted.
+const END_IN_RINGS: &str = "
 tracepoint:sched:sched_process_exit
 /@task[tid]/
 {
   delete(@task, tid);
 }
-
 ";
+
+/// The end of tasks: memory and files are freed behind the event of the exit.
+const END_IN_KERNEL: &str = "
+tracepoint:sched:sched_process_exit
+/@task[tid]/
+{
+  @task[tid] = 2;
+}
+
+tracepoint:sched:sched_process_free
+/@task[args.pid]/
+{
+  delete(@task, args.pid);
+}
+";
+
+/// Whether a probe is also hit by tasks whose events perf has ended (`perf_event_exit_task` in
+/// kernel/events/core.c): these notify their parent and leave the CPU for the last time.
+fn is_of_dying(probe: &str) -> bool {
+    let mut parts = probe.split(':');
+    match (parts.next(), parts.next()) {
+        (Some("tracepoint" | "t"), Some(system)) => matches!(system, "sched" | "signal"),
+        (Some("rawtracepoint" | "rt"), Some(name)) => {
+            name.starts_with("sched") || name.starts_with("signal")
+        }
+        (Some("software" | "s"), Some(name)) => matches!(name, "context-switches" | "cs"),
+        _ => false,
+    }
+}
 
 /// Maps of a latency that are printed; the result is the last.
 const LATENCY_MAPS: [&str; 7] = ["@begin", "@again", "@alone", "@worst", "@stats", "@max", "@"];
@@ -319,7 +367,7 @@ fn measure_text(measure: &CountMeasure) -> Result<String, String> {
 fn write_latency(
     out: &mut String,
     text: &str,
-    (conditions, tasks): (&[String], Option<&str>),
+    (conditions, tasks): (&dyn Fn(&str) -> Vec<String>, &dyn Fn(&str) -> Option<String>),
     by: &[String],
 ) -> Result<(), String> {
     let wrong =
@@ -339,10 +387,10 @@ fn write_latency(
         out,
         "{first}\n{}{{\n  if (@begin[{first_key}]) {{\n    @again = count();\n  }}\n  \
          @begin[{first_key}] = nsecs;\n}}\n",
-        filter_line(conditions)
+        filter_line(&conditions(&first))
     );
     // What ends in tasks of others was begun by others.
-    let of_tasks = tasks.map_or_else(String::new, |tasks| format!("if ({tasks}) "));
+    let of_tasks = tasks(&second).map_or_else(String::new, |tasks| format!("if ({tasks}) "));
     let _ = writeln!(
         out,
         "{second}\n{{\n  if (@begin[{second_key}]) {{\n    \
@@ -492,16 +540,33 @@ mod tests {
             ..CountRequest::default()
         });
         for part in [
-            "tracepoint:sched:sched_process_exec\n/pid == cpid/\n",
-            "tracepoint:sched:sched_wakeup\n/@task[tid]/\n{\n  if (@begin[args.pid]) {",
+            "tracepoint:task:task_rename\n/pid == cpid/\n",
+            "tracepoint:sched:sched_wakeup\n/@task[tid] == 1/\n{\n  if (@begin[args.pid]) {",
             "tracepoint:sched:sched_switch\n{\n  if (@begin[args.next_pid]) {\n",
             "@[comm] = hist($ns, 3);",
-            "  } else if (@task[tid]) {\n    @alone = count();",
+            "  } else if (@task[tid] == 1) {\n    @alone = count();",
             "@worst[cpu, $slot] = ($ns, nsecs, args.next_pid, comm);",
             "  print(@max);\n  print(@);\n}\n",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
+    }
+
+    #[test]
+    fn tasks_count_until_perf_ends_their_events() {
+        let mut request = CountRequest {
+            events: ["sched:sched_process_exit", "kmem:kfree", "cs"].map(str::to_owned).to_vec(),
+            tasks: CountedTasks::Command,
+            ..CountRequest::default()
+        };
+        let text = written(&request);
+        let own = "tracepoint:sched:sched_process_exit,\nsoftware:context-switches:1\n\
+                   /@task[tid] == 1/\n";
+        let [own, end] = [own, "  @task[tid] = 2;\n"].map(|part| text.find(part).unwrap());
+        assert!(own < end && text.contains("tracepoint:kmem:kfree\n/@task[tid]/\n"), "{text}");
+        request.in_own_rings = true;
+        let text = written(&request);
+        assert!(text.contains("delete(@task, tid)") && !text.contains("free\n/"), "{text}");
     }
 
     #[test]

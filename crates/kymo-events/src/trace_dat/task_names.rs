@@ -45,6 +45,8 @@ pub struct TaskNames {
     stated: FxHashMap<i32, TaskName>,
     /// Each with a mark where it was the answer.
     saved: FxHashMap<i32, (TaskName, Cell<bool>)>,
+    /// Tasks whose stated names differ although no event has changed them.
+    silently_changed: FxHashSet<i32>,
     /// An event changed a name: what was stated is not outdated by changes that no event states.
     has_changes: bool,
     /// The saved names are those at the end of a recording.
@@ -159,21 +161,35 @@ impl TaskNames {
     /// [`TaskNames::note`] on the names that several readers of one recording have used.
     pub fn note_on<'n>(all: impl Iterator<Item = &'n TaskNames> + Clone) -> Option<Note> {
         let mut used: FxHashSet<i32> = FxHashSet::default();
+        let mut changed: FxHashSet<i32> = FxHashSet::default();
         for names in all.clone() {
+            changed.extend(&names.silently_changed);
             let saved = names.saved.iter().filter(|(pid, (_, used))| **pid != 0 && used.get());
             used.extend(saved.map(|(pid, _)| *pid));
         }
-        let tasks = used.len() as u64;
+        let (tasks, changed) = (used.len() as u64, changed.len() as u64);
         let is_stated = all.clone().any(|names| names.has_changes || !names.is_over);
-        if tasks == 0 || is_stated {
+        if tasks + changed == 0 || is_stated {
             return None;
         }
-        let names = if tasks == 1 {
-            "the name of 1 task is".to_owned()
-        } else {
-            format!("the names of {} are", counted(tasks, "task", "tasks"))
+        let of_end = match tasks {
+            0 => None,
+            1 => Some("the name of 1 task is from the end of the recording".to_owned()),
+            _ => {
+                let tasks = counted(tasks, "task", "tasks");
+                Some(format!("the names of {tasks} are from the end of the recording"))
+            }
         };
-        let fact = format!("{names} from the end of the recording: no event states a change");
+        let changed = match changed {
+            0 => None,
+            1 => Some("1 task changed its name at an unknown time".to_owned()),
+            n => Some(format!(
+                "{} changed their names at unknown times",
+                counted(n, "task", "tasks")
+            )),
+        };
+        let fact: Vec<String> = of_end.into_iter().chain(changed).collect();
+        let fact = format!("{}: no event states a change", fact.join(", "));
         let advice = "record `task:task_rename` too for names at the time".to_owned();
         Some(Note::choice(NoteKind::Names, fact, Some(advice)))
     }
@@ -213,6 +229,9 @@ impl TaskNames {
                 continue;
             }
             let text = comm.bytes(payload, endian);
+            if comm.name != "child_comm" && self.differs(pid, text) {
+                self.silently_changed.insert(pid);
+            }
             self.state(pid, text, &mut new);
         }
         let change = known.name_change.as_ref()?;
@@ -237,6 +256,14 @@ impl TaskNames {
         self.set(pid, after);
         new(NewName { tid: pid, name: after, is_after: true });
         before.filter(|_| pid == tid)
+    }
+
+    /// Whether a task got another name than the stated one, and no event is known to change names.
+    fn differs(&self, pid: i32, text: &[u8]) -> bool {
+        !self.has_changes
+            && pid != 0
+            && self.silently_changed.len() < MOST
+            && self.stated.get(&pid).is_some_and(|name| *name != TaskName::new(text))
     }
 
     /// Takes note of a name that holds in an event.
@@ -307,6 +334,23 @@ mod tests {
         names.save(12, TaskName::new(b"old"));
         learn(&mut names, &fork, &payload(12, &["sh"]));
         assert_eq!(name(&names, 12), "sh");
+    }
+
+    #[test]
+    fn a_change_that_no_event_states_is_noted() {
+        let switch = known("sched", "sched_switch", "next_pid", &["next_comm"]);
+        let rename = known("task", "task_rename", "pid", &["oldcomm", "newcomm"]);
+        let mut names = TaskNames::new("12 ls\n");
+        let learn = |names: &mut TaskNames, event: &KnownEvent, payload: &[u8]| {
+            names.learn(event, (3, payload), Endian::Little, |_| {});
+        };
+        learn(&mut names, &switch, &payload(12, &["sh"]));
+        assert_eq!(names.note(), None);
+        learn(&mut names, &switch, &payload(12, &["ls"]));
+        let fact = names.note().unwrap().fact;
+        assert_eq!(fact, "1 task changed its name at an unknown time: no event states a change");
+        learn(&mut names, &rename, &payload(13, &["sh", "ls"]));
+        assert_eq!(names.note(), None);
     }
 
     fn name(names: &TaskNames, pid: i32) -> String {

@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use kymo_kernel::ftrace::{FtraceError, Instance, Item, Stream, TraceDir, wait_readable};
+use kymo_kernel::ftrace::{
+    FtraceError, Instance, Item, Selection, Stream, TraceDir, wait_readable,
+};
 use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_kernel::target;
 use kymo_kernel::tracefs::Tracefs;
@@ -17,6 +19,8 @@ use super::error::TraceError;
 use super::setup::{TraceSetup, enable};
 use kymo_kernel::task_ends::TaskEnds;
 
+/// Event that changes the name of a task.
+pub const RENAME: &str = "task:task_rename";
 /// Between two looks at the rings.
 const TICK: Duration = Duration::from_millis(20);
 /// Until the next look, when one event must not wait for another.
@@ -56,6 +60,7 @@ pub struct LiveCapture {
     begins: Option<Instant>,
     until: Option<Instant>,
     signals: Signals,
+    has_own_renames: bool,
     notes: Vec<Note>,
 }
 
@@ -109,6 +114,7 @@ impl LiveCapture {
         let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup])
             .map_err(system("cannot listen for signals"))?;
         let mut notes = Vec::new();
+        let mut has_own_renames = false;
         let (directory, child) = match &options.instance {
             Some(name) => (LiveDirectory::Named(TraceDir::open(tracefs, name)?), None),
             None => {
@@ -122,6 +128,9 @@ impl LiveCapture {
                 // Kernels before 4.20 have no threshold and wake at each event.
                 let _ = instance.set_wake_percent(options.pace.percent());
                 enable(&instance, &setup.events)?;
+                // Old kernels and small ones lack it: names are those that the kernel saves then.
+                let on = Selection::parse(RENAME).and_then(|rename| instance.enable(&rename));
+                has_own_renames = on.is_ok_and(|on| !on.is_empty());
                 (LiveDirectory::Own(instance), child)
             }
         };
@@ -146,8 +155,14 @@ impl LiveCapture {
             begins: None,
             until: None,
             signals,
+            has_own_renames,
             notes,
         })
+    }
+
+    /// Whether [`RENAME`] is on for the names of tasks only.
+    pub fn has_own_renames(&self) -> bool {
+        self.has_own_renames
     }
 
     /// Notes about the captured events.

@@ -20,7 +20,7 @@ pub use capture::{TraceOptions, TraceOutput, TraceSummary, record_trace, record_
 pub use condition::{ConditionError, ConditionSide, LatencyMatcher, On, OnLatency, TooLong};
 pub use error::TraceError;
 pub use facts::KernelSymbols;
-pub use live::{LiveCapture, LiveEnd, LiveOptions, LivePace, LostByCpu};
+pub use live::{LiveCapture, LiveEnd, LiveOptions, LivePace, LostByCpu, RENAME};
 pub use session::{
     BufferMode, KernelSession, KernelSnapshot, SessionOptions, SessionState, TakenBy,
 };

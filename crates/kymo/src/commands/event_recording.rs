@@ -16,7 +16,7 @@ use kymo_kernel::cpus;
 use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::ftrace::Selection;
 use kymo_record::ftrace::{
-    KernelSymbols, TraceEvent, TraceOptions, TraceOutput, TraceSetup, record_trace,
+    KernelSymbols, RENAME, TraceEvent, TraceOptions, TraceOutput, TraceSetup, record_trace,
 };
 use kymo_record::{CallGraph, ChosenTasks, Output, RecordClock, RecordOptions, Target};
 use kymo_view::Ledger;
@@ -226,8 +226,13 @@ fn record_trace_dat(
         let filter = spec.filter.clone();
         Ok(TraceEvent { selection: Selection::parse(&spec.name)?, filter })
     };
+    let mut traced: Vec<TraceEvent> = events.iter().map(event).collect::<anyhow::Result<_>>()?;
+    // The kernel's rings have no names of tasks: they hold from a change on.
+    if has_event(RENAME) && events.iter().all(|spec| spec.name != RENAME) {
+        traced.push(TraceEvent { selection: Selection::parse(RENAME)?, filter: None });
+    }
     let setup = TraceSetup {
-        events: events.iter().map(event).collect::<anyhow::Result<_>>()?,
+        events: traced,
         command: args.command.clone(),
         pids: Vec::new(),
         system_wide: true,

@@ -193,6 +193,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         by: std::mem::take(&mut args.by),
         measure: std::mem::take(&mut args.measure).meant()?,
         tasks,
+        in_own_rings: args.no_bpf,
         interval_ms: args.interval,
         top: args.top,
     };
@@ -434,7 +435,8 @@ impl CountOpening<'_> {
         scope: RingScope,
         reason: &UserSpaceReason,
     ) -> anyhow::Result<Box<RingRun>> {
-        let text = count_program(request, self.timeout)?.text;
+        let request = CountRequest { in_own_rings: true, ..request.clone() };
+        let text = count_program(&request, self.timeout)?.text;
         let options = self.options(target, true);
         let because = |e: ProgramError| match &e {
             ProgramError::Compile(messages) if messages.iter().any(|m| m.needs_kernel) => {

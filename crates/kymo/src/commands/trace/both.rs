@@ -107,7 +107,7 @@ fn show(args: &Args, events: &[TraceEvent], rules: Vec<EventRule>) -> anyhow::Re
             "this kernel gives no times of CLOCK_MONOTONIC but of {current}: take -e or -u alone"
         );
     }
-    let mut output = LiveOutput::new(args, LiveKinds::Both)?;
+    let mut output = LiveOutput::new(args, LiveKinds::Both, Some(&capture))?;
     let mut live = LiveEvents::new(&selection, Some(capture.dir()));
     let mut programs = LivePrograms::default();
     let mut watch = ust::watch(args, rules, args.pids()?, alone(args, capture.child_id()))?;

@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args, events: &[TraceEvent]) -> anyhow::Result<ExitCode
     let mut live = if args.instance.is_some() { live.of_filled_ring() } else { live };
     live.check_filter()?;
     let clock = capture.dir().clocks()?.current;
-    let mut output = LiveOutput::new(args, LiveKinds::Kernel(&clock))?;
+    let mut output = LiveOutput::new(args, LiveKinds::Kernel(&clock), Some(&capture))?;
     capture.start()?;
     let result = until_the_end(&mut capture, &mut live, &mut output);
     let (lost, code) = capture.end(result)?;

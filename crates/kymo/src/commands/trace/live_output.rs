@@ -7,7 +7,7 @@ use std::path::Path;
 use kymo_events::live::{LiveEvents, LiveItem};
 use kymo_kernel::ftrace::Item;
 use kymo_model::NoteKind;
-use kymo_record::ftrace::LostByCpu;
+use kymo_record::ftrace::{LiveCapture, LostByCpu, RENAME};
 use kymo_record::ust::ProgramNews;
 use kymo_render::EventLines;
 use kymo_render::ctf::CtfOptions;
@@ -28,6 +28,8 @@ pub(super) struct LiveOutput {
     out: Vec<u8>,
     failed: Option<std::io::Error>,
     left: Option<u64>,
+    /// Renames are there for the names of tasks only.
+    hides_renames: bool,
     shown: u64,
     lost: u64,
     damaged: u64,
@@ -44,7 +46,12 @@ pub(super) enum LiveKinds<'k> {
 }
 
 impl LiveOutput {
-    pub(super) fn new(args: &Args, kinds: LiveKinds<'_>) -> anyhow::Result<LiveOutput> {
+    /// `capture`: the rings of the kernel, if events of the kernel are shown.
+    pub(super) fn new(
+        args: &Args,
+        kinds: LiveKinds<'_>,
+        capture: Option<&LiveCapture>,
+    ) -> anyhow::Result<LiveOutput> {
         let options = TraceCmdOptions { json: args.json, latency: args.latency, ns: args.ns };
         let lines = EventLines::new(options).with_colour(is_coloured());
         let lines = match perf_trace_options(args) {
@@ -63,6 +70,7 @@ impl LiveOutput {
             out: Vec::new(),
             failed: None,
             left: args.count,
+            hides_renames: capture.is_some_and(LiveCapture::has_own_renames),
             shown: 0,
             lost: 0,
             damaged: 0,
@@ -94,6 +102,12 @@ impl LiveOutput {
 
     /// Appends what comes; `Break` when nothing more is to be shown.
     pub(super) fn item(&mut self, item: LiveItem<'_, '_>) -> ControlFlow<()> {
+        if let LiveItem::Event(event) = &item
+            && self.hides_renames
+            && event.class.is_named(RENAME)
+        {
+            return ControlFlow::Continue(());
+        }
         self.lines.write_item(item, &mut self.out);
         match item {
             LiveItem::Event(_) => {

@@ -178,7 +178,7 @@ impl Run<'_> {
     ) -> anyhow::Result<()> {
         let selection = self.args.selection()?;
         let mut live = LiveEvents::new(&selection, None);
-        let mut output = LiveOutput::new(self.args, LiveKinds::Programs)?;
+        let mut output = LiveOutput::new(self.args, LiveKinds::Programs, None)?;
         let quiet = self.args.quiet;
         let mut told = 0;
         let mut round = |watch: &mut ChannelWatch, is_last: bool| -> anyhow::Result<bool> {
