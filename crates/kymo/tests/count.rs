@@ -64,6 +64,34 @@ fn a_command_has_as_many_events_as_perf_counts() {
     assert_eq!(page["rows"][0]["count"], theirs, "{page}");
 }
 
+/// From its execution on, which gives a task its name, to its exit.
+#[test]
+fn the_first_and_the_last_events_of_tasks_are_counted() {
+    if !begin() {
+        return;
+    }
+    let script = "for i in 1 2 3 4 5 6 7 8 9; do /bin/true; done; exit 0";
+    let command = ["--", "sh", "-c", script];
+    for (event, least) in [
+        ("sched:sched_process_exit", 10),
+        ("task:task_rename", 10),
+        ("sched:sched_process_exec", 10),
+        ("sched:sched_process_fork", 9),
+    ] {
+        let theirs = perf([&["stat", "-x,", "-e", event][..], &command].concat());
+        let theirs = theirs.success().stderr;
+        let theirs: u64 = theirs.split(',').next().unwrap().trim().parse().unwrap();
+        assert_eq!(theirs, least, "{event}");
+        let page = counted(&[&["-e", event][..], &command].concat());
+        assert_eq!(page["rows"][0]["count"], theirs, "{event}: {page}");
+        let both = format!("{event},kmem:mm_page_free");
+        let page = counted(&[&["-e", &both][..], &command].concat());
+        let rows = page["rows"].as_array().unwrap();
+        let of = |event: &str| rows.iter().find(|row| row["key"]["event"] == event).unwrap();
+        assert_eq!(of(&format!("tracepoint:{event}"))["count"], theirs, "{event}: {page}");
+    }
+}
+
 #[test]
 fn what_flags_become_is_a_program_of_bpftrace() {
     if !begin() || !require(&[Need::NewestPeers]) || newest_peers().is_none() {

@@ -133,6 +133,28 @@ fn an_event_has_the_name_that_its_task_had_then() {
             events.iter().map(|(event, comm)| (event.as_str(), comm.as_str())).collect();
         assert_eq!(names, expected, "{out}");
     }
+    // Without the event, which is there for the names then, and not shown.
+    let call = ["-e", "sched:sched_switch,syscalls:sys_enter_getppid"];
+    let live = run(KYMO, [&["trace", "--json"], &call[..], &command].concat()).success();
+    let events = live.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let events: Vec<Value> = events.filter(|e| e["event"].is_string()).collect();
+    let of = |name: &str| -> Vec<String> {
+        let calls = events.iter().filter(|e| e["event"].as_str().unwrap().ends_with(name));
+        calls.map(|e| e["comm"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    assert_eq!(of("sys_enter_getppid"), ["first_name", "second", "third"], "{}", live.stdout);
+    assert_eq!(of("task_rename"), [""; 0], "{}", live.stdout);
+    // An answer's recording has it.
+    let calls = w.file("calls.dat");
+    let record = ["syscalls", "record", "-q", "-o", &calls];
+    let _ = run(KYMO, [&record[..], &command].concat()).success();
+    for name in ["first_name", "second", "third"] {
+        let of_name = ["syscalls", "report", "--json", "--comm", name, "-i", &calls];
+        let page: Value = serde_json::from_str(&run(KYMO, of_name).success().stdout).unwrap();
+        let calls = page["calls"].as_array().unwrap();
+        let getppid = calls.iter().find(|c| c["syscall"] == "getppid").unwrap();
+        assert_eq!(getppid["count"], 1, "{name}: {page}");
+    }
     for (name, count) in [("first_name", 2), ("second", 2), ("third", 1)] {
         let out = run(KYMO, ["script", "--comm", name, "-i", &dat]).success();
         assert_eq!(

@@ -31,6 +31,7 @@ use kymo_record::Target;
 use kymo_view::Ledger;
 use kymo_view::event_counts::{CountedMap, EventCounts};
 
+use crate::args::targets::note_kernel_numbers;
 use crate::args::values::{Ring, millis, ring};
 use crate::commands::program_run::ring_run::{RingRun, RingScope, UserSpaceReason};
 use crate::commands::program_run::{RunTarget, follow_program, percent, say_costs};
@@ -265,7 +266,11 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let idle = note_idle(&blocked, tids.len());
     let cautions = opening.facts.cautions().into_iter();
     let cautions = cautions.map(|text| Note::doubt(NoteKind::Program, text, None));
-    let ledger = Ledger::from_notes(summary.notes.into_iter().chain(idle).chain(cautions));
+    let is_empty = screen.maps.iter().all(|map| map.entries.is_empty());
+    let scope = note_children(args.pid, is_empty).into_iter();
+    let scope = scope.chain(request.filter.as_ref().and_then(|_| note_kernel_numbers()));
+    let ledger =
+        Ledger::from_notes(summary.notes.into_iter().chain(idle).chain(scope).chain(cautions));
     screen.finish(&ledger)?;
     Ok(crate::exit::of_command(Some(status), &ledger, args.strict))
 }
@@ -277,6 +282,15 @@ fn note_idle(blocked: &BlockedThreads, threads: usize) -> Option<Note> {
     unmoved.retain_unmoved();
     let is_idle = threads > 0 && unmoved.threads().len() == threads;
     note_blocked(blocked, false).filter(|_| is_idle)
+}
+
+/// Note on children of the process, which are not counted: where there are some, or nothing was.
+fn note_children(pid: Option<u32>, is_empty: bool) -> Option<Note> {
+    let pid = pid?;
+    let has_children = target::with_descendants(&[pid]).is_ok_and(|all| all.len() > 1);
+    let fact = format!("children of process {pid} are not counted");
+    let advice = format!("kymo stat -p {pid} counts those to come, too");
+    (has_children || is_empty).then(|| Note::choice(NoteKind::Scope, fact, Some(advice)))
 }
 
 /// Refuses names that are no event of the kernel and much like one: `ust:` in front names those of
