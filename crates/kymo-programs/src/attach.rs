@@ -57,7 +57,10 @@ impl<'f> ProbeAttacher<'f> {
                 Ok(vec![BpfLink::to_tracepoint(program, event).map_err(|e| e.to_string())?])
             }
             AttachTarget::RawTracepoint { .. } | AttachTarget::Fentry { .. } => raw(program, None),
-            AttachTarget::Iter { .. } => iterate(program),
+            AttachTarget::Iter { object, .. } => {
+                let is_of_tasks = TASK_ITERATORS.contains(&object.as_str());
+                iterate(program, self.facts.user_process().filter(|_| is_of_tasks))
+            }
             AttachTarget::Kprobe { module, function, offset, address, at_return } => {
                 let in_module = self.facts.function_of_module(module, function);
                 let place = match address.or(in_module.map(|a| a.wrapping_add(*offset))) {
@@ -288,9 +291,12 @@ fn raw(program: &BpfProgram, name: Option<&str>) -> AttachResult {
     Ok(vec![link])
 }
 
-/// Runs an iterator over all its objects.
-fn iterate(program: &BpfProgram) -> AttachResult {
-    let (link, mut output) = open_iterator(program).map_err(|e| e.to_string())?;
+/// Iterators that the kernel can limit to one process.
+const TASK_ITERATORS: [&str; 3] = ["task", "task_file", "task_vma"];
+
+/// Runs an iterator over all its objects, or those of one process.
+fn iterate(program: &BpfProgram, process: Option<u32>) -> AttachResult {
+    let (link, mut output) = open_iterator(program, process).map_err(|e| e.to_string())?;
     let mut unused = [0u8; 4096];
     while output.read(&mut unused).map_err(|e| e.to_string())? > 0 {}
     Ok(vec![link])

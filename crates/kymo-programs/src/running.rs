@@ -427,7 +427,7 @@ impl RunningProgram {
             let Some((_, program)) = self.loaded.get(index) else { continue };
             match &point.target {
                 AttachTarget::Begin | AttachTarget::Iter { .. } if self.is_dry => {}
-                AttachTarget::Begin => program.run_once()?,
+                AttachTarget::Begin => _ = program.run_once()?,
                 AttachTarget::End => self.end.push(index),
                 AttachTarget::Test(name) => self.tests.push((name.clone(), index)),
                 AttachTarget::SelfSignal(_) => {
@@ -727,7 +727,7 @@ impl RunningProgram {
             return Ok(self.print_maps(sinks)?);
         }
         let programs = self.on_signal.iter().filter_map(|index| self.loaded.get(*index));
-        Ok(programs.into_iter().try_for_each(|(_, program)| program.run_once())?)
+        Ok(programs.into_iter().try_for_each(|(_, program)| program.run_once().map(drop))?)
     }
 
     /// Prints the errors of programs that happened since the last time.
@@ -738,7 +738,7 @@ impl RunningProgram {
 
     fn run_end(&self) -> Result<(), BpfError> {
         let programs = self.end.iter().filter_map(|index| self.loaded.get(*index));
-        programs.into_iter().try_for_each(|(_, program)| program.run_once())
+        programs.into_iter().try_for_each(|(_, program)| program.run_once().map(drop))
     }
 
     fn report_drops(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<()> {

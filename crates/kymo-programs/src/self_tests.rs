@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use kymo_kernel::bpf::{ProgramInfo, enable_run_time};
+use kymo_kernel::bpf::{BpfProgram, ProgramInfo, enable_run_time};
 
 use crate::actions::ProgramSinks;
 use crate::error::ProgramError;
@@ -65,11 +65,11 @@ impl RunningProgram {
 
     fn test(&mut self, name: &str, index: usize) -> Result<TestResult, ProgramError> {
         let start = Instant::now();
-        if let Some((_, program)) = self.loaded.get(index) {
-            program.run_once()?;
-        }
+        let program = self.loaded.get(index).map(|(_, program)| program);
+        let returned = program.map_or(Ok(0), BpfProgram::run_once)?;
         let duration = start.elapsed();
-        let (output, has_passed) = self.take_output()?;
+        let (output, is_fine) = self.take_output()?;
+        let has_passed = is_fine && returned == 0;
         Ok(TestResult { name: name.to_owned(), duration, has_passed, output })
     }
 

@@ -438,11 +438,67 @@ fn tests_and_benchmarks_of_a_program_are_run() {
     {
         assert!(o.stdout.contains(line), "{line}: {}", o.stdout);
     }
+    // 0 passes, also out of a loop over a map, which is a function of its own.
+    let text = "test:zero { return 0; } test:one { return 1; } test:minus { return -1; } \
+        test:first { @m[7] = 1; for ($e : @m) { return $e.0 - 7; } return 1; } \
+        test:last { @m[7] = 1; for ($e : @m) { return $e.0; } }";
+    let o = limited(&["--test", "-e", text]).expect_status(1);
+    for line in [
+        "[       OK ] zero (",
+        "[  FAILED  ] one (",
+        "[  FAILED  ] minus (",
+        "[       OK ] first (",
+        "[  FAILED  ] last (",
+        "[  PASSED  ] 2 tests.",
+    ] {
+        assert!(o.stdout.contains(line), "{line}: {}", o.stdout);
+    }
+    let text = "test:good { @a = 1; } bench:fast { @b++; } interval:s:1 { exit(); }";
     let o = limited(&["--mode", "bench", "-f", "json", "-e", text]).success();
     let start = "{\"type\": \"benchmark_result\", \"data\": {\"fast\": {\"average\": ";
     assert!(o.stdout.trim().starts_with(start) && o.stdout.lines().count() == 1, "{}", o.stdout);
     let o = limited(&["-e", "test:good { }"]).failure();
     assert!(o.stderr.contains("use --test to run test probes"), "{}", o.stderr);
+}
+
+#[test]
+fn settings_have_values_of_their_kind() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    for (setting, reason) in [
+        ("missing_probes = maybe", "missing_probes is error, warn, ignore, not \"maybe\""),
+        ("stack_mode = foo", "stack_mode is bpftrace, perf, raw, build_id, not \"foo\""),
+        ("print_maps_on_exit = 7", "print_maps_on_exit is 0, 1, false, true, not \"7\""),
+        ("max_strlen = abc", "max_strlen is a number above 0, not \"abc\""),
+        ("max_map_keys = 0", "max_map_keys is a number above 0, not \"0\""),
+    ] {
+        let text = format!("config = {{ {setting} }} BEGIN {{ exit(); }}");
+        let o = limited(&["-e", &text]).failure();
+        assert!(o.stderr.contains(reason), "{setting}: {}", o.stderr);
+    }
+    for setting in ["missing_probes = warn", "stack_mode = perf", "print_maps_on_exit = false"] {
+        let text = format!("config = {{ {setting}; max_strlen = 64 }} BEGIN {{ exit(); }}");
+        let _ = limited(&["-e", &text]).success();
+    }
+}
+
+#[test]
+fn an_iterator_of_a_process_has_its_tasks() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = child.id().to_string();
+    let text = "iter:task { print((ctx.task.tgid, ctx.task.pid)); }";
+    let o = limited(&["-p", &pid, "-e", text]);
+    let vmas = limited(&["-p", &pid, "-e", "iter:task_vma { @[ctx.task.tgid] = count(); }"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(o.success().stdout.trim(), format!("({pid}, {pid})"));
+    let vmas = vmas.success().stdout;
+    assert!(vmas.trim().starts_with(&format!("@[{pid}]: ")), "{vmas}");
+    assert_eq!(vmas.trim().lines().count(), 1, "{vmas}");
 }
 
 #[test]

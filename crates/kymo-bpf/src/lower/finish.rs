@@ -100,6 +100,15 @@ pub(super) fn setting_problem(key: &str, value: &str) -> Option<String> {
     let choices: &[&str] = match key {
         "license" => &LICENSES,
         "release" => &[OLD_RELEASE],
+        "missing_probes" => &["error", "warn", "ignore"],
+        "stack_mode" => &["bpftrace", "perf", "raw", "build_id"],
+        "print_maps_on_exit" | "cpp_demangle" | "lazy_symbolication" | "show_debug_info" => {
+            &["0", "1", "false", "true"]
+        }
+        "max_strlen" | "max_map_keys" | "max_probes" | "max_bpf_progs" | "max_cat_bytes" => {
+            let is_number = value.parse::<u64>().is_ok_and(|number| number > 0);
+            return (!is_number).then(|| format!("{key} is a number above 0, not {value:?}"));
+        }
         _ if key.starts_with("unstable_") => &["error", "warn", "enable"],
         _ => return None,
     };

@@ -51,6 +51,8 @@ const MAX_PROBES: usize = 1024;
 pub(crate) const CONTEXT_AT: i32 = -8;
 pub(crate) const SCRATCH_AT: i32 = -16;
 pub(crate) const LEFT_AT: i32 = -24;
+/// What is there if that was a test, and it failed.
+const LEFT_FAILED: i32 = 2;
 /// Scratch entries of a program that may run on a CPU while it is interrupted there.
 const NESTED_SLOTS: i32 = 4;
 
@@ -926,6 +928,25 @@ impl<'c> Lowering<'c> {
         }
     }
 
+    /// Ends a test with a value, from within callbacks too: it fails unless that is 0.
+    fn leave_test(&mut self, value: &Expression) -> Lowered<()> {
+        let value = self.number(value)?;
+        match self.program.main_frame[self.program.current] {
+            None => self.emit(Instruction::Exit(value)),
+            Some(frame) => {
+                self.program.leaves = true;
+                let left = MemoryPlace { base: AddressBase::Register(frame), offset: LEFT_AT };
+                let (value, passed) = (self.copy_of(value), self.label());
+                self.store(left, 8, Operand::Immediate(1));
+                self.branch(CompareOperation::Equal, value, Operand::Immediate(0), passed);
+                self.store(left, 8, Operand::Immediate(LEFT_FAILED));
+                self.place_label(passed);
+                self.emit(Instruction::Exit(Operand::Immediate(1)));
+            }
+        }
+        Ok(())
+    }
+
     /// After the call of a callback that may end the probe.
     fn leave_if_left(&mut self) {
         let base = match self.program.main_frame[self.program.current] {
@@ -937,8 +958,9 @@ impl<'c> Lowering<'c> {
         match self.program.main_frame[self.program.current] {
             Some(_) => self.emit(Instruction::Exit(Operand::Immediate(1))),
             None => {
-                let end = self.program.end;
-                self.jump(end);
+                let (end, failed) = (self.program.end, Operand::Immediate(LEFT_FAILED));
+                self.branch(CompareOperation::NotEqual, left, failed, end);
+                self.emit(Instruction::Exit(Operand::Immediate(1)));
             }
         }
         self.place_label(on);

@@ -6,7 +6,7 @@ use super::types::{I64, Type, U64};
 use super::{CONTEXT_AT, LoopLabels, Lowered, Lowering, SCRATCH_AT, Value, ValueHome};
 use crate::ast::{BlockTree, Expression, ExpressionKind, Statement, StatementKind, TypeName};
 use crate::code::{AddressBase, CompareOperation, ComputeOperation, Instruction, Operand};
-use crate::object::ErrorKind;
+use crate::object::{AttachTarget, ErrorKind};
 
 /// From this Linux on the kernel ends loops that take too long.
 pub(super) const LOOPS_BOUNDED: (u32, u32) = (6, 9);
@@ -94,6 +94,9 @@ impl Lowering<'_> {
                 for _ in 0..count {
                     self.block(body)?;
                 }
+            }
+            Kind::Return(Some(value)) if matches!(self.point.target, AttachTarget::Test(_)) => {
+                self.leave_test(value)?;
             }
             Kind::Return(value) => {
                 if let Some(value) = value {

@@ -41,6 +41,29 @@ struct LinkAttribute {
     cookie: u64,
 }
 
+/// `BPF_LINK_CREATE` of an iterator.
+#[repr(C)]
+#[derive(Default)]
+struct IteratorLinkAttribute {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    info: u64,
+    info_len: u32,
+    padding: u32,
+}
+
+/// `bpf_iter_link_info.task`.
+#[repr(C)]
+#[derive(Default)]
+struct TaskIteratorInfo {
+    tid: u32,
+    pid: u32,
+    pid_fd: u32,
+    padding: u32,
+}
+
 #[repr(C)]
 #[derive(Default)]
 struct KprobeMultiAttribute {
@@ -175,15 +198,24 @@ impl BpfLink {
     }
 }
 
-/// Runs an iterator program over all objects of its kind; what it writes is in the file.
-pub fn open_iterator(program: &BpfProgram) -> Result<(BpfLink, File), BpfError> {
+/// Runs an iterator program over all objects of its kind, or over those of one process (Linux
+/// 6.1, iterators of tasks); what it writes is in the file.
+pub fn open_iterator(
+    program: &BpfProgram,
+    process: Option<u32>,
+) -> Result<(BpfLink, File), BpfError> {
     let failed = |e| BpfError::new("start iterator", e);
-    let mut attribute = LinkAttribute {
+    let info = TaskIteratorInfo { pid: process.unwrap_or(0), ..TaskIteratorInfo::default() };
+    let mut attribute = IteratorLinkAttribute {
         prog_fd: fd_of(program),
         attach_type: TRACE_ITERATOR,
-        ..LinkAttribute::default()
+        ..IteratorLinkAttribute::default()
     };
-    // SAFETY: the attribute is of `BPF_LINK_CREATE`; no address in it.
+    if process.is_some() {
+        attribute.info = std::ptr::from_ref(&info) as u64;
+        attribute.info_len = size_of_val(&info) as u32;
+    }
+    // SAFETY: the attribute is of `BPF_LINK_CREATE`; the info outlives the call.
     let link = unsafe { bpf_fd(BpfCommand::LinkCreate, &mut attribute) }.map_err(failed)?;
     let mut attribute = IteratorAttribute { link_fd: link.as_raw_fd() as u32, flags: 0 };
     // SAFETY: the attribute is of `BPF_ITER_CREATE`; no address in it.

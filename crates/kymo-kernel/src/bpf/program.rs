@@ -125,8 +125,9 @@ impl BpfProgram {
         Err(failed(spec, io::Error::from_raw_os_error(libc::ENOSPC)))
     }
 
-    /// Runs a raw tracepoint program once, on this CPU, with arguments that are zero.
-    pub fn run_once(&self) -> Result<(), BpfError> {
+    /// Runs a raw tracepoint program once, on this CPU, with arguments that are zero. Returns what
+    /// it returns.
+    pub fn run_once(&self) -> Result<u32, BpfError> {
         let arguments = [0u64; 12];
         let mut attribute = TestRunAttribute {
             prog_fd: self.fd.as_raw_fd() as u32,
@@ -137,8 +138,8 @@ impl BpfProgram {
         // SAFETY: the attribute is of `BPF_PROG_TEST_RUN`; the kernel reads the arguments, whose
         // size is passed.
         unsafe { bpf(BpfCommand::ProgramTestRun, &mut attribute) }
-            .map(drop)
-            .map_err(|error| BpfError::new("run program once", error))
+            .map_err(|error| BpfError::new("run program once", error))?;
+        Ok(attribute.retval)
     }
 }
 
