@@ -147,6 +147,10 @@ pub(crate) fn note_description(data: &PerfData, ledger: &mut Ledger) {
     for damage in data.description_damage() {
         ledger.note(NoteKind::Damaged, damage, None);
     }
+    if data.is_unfinished() {
+        let fact = "the recorder did not finish the file: its end is missing";
+        ledger.note(NoteKind::Unfinished, fact, None);
+    }
 }
 
 /// Exit status of the command that was traced, unless doubts weigh more.

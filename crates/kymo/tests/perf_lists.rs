@@ -74,3 +74,41 @@ fn build_ids_and_symbols_of_the_kernel_are_those_that_perf_prints() {
     let _ = perf(record).success();
     same(&["buildid-list", "-H", "-i", &file]);
 }
+
+/// As a recorder leaves a file that is killed: no size of the data, and no sections behind them.
+#[test]
+fn an_unfinished_file_has_the_build_ids_of_its_mappings() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let w = Workload::spin();
+    let file = w.file("x.data");
+    let record = ["record", "-q", "-e", "cpu-clock", "-o", &file, "--", w.arg(), "200"];
+    let _ = kymo(&record).success();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let word = |bytes: &[u8], at: usize| {
+        usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
+    };
+    // struct perf_file_header: the data's offset and size, and the bits of the sections.
+    let end = word(&bytes, 40) + word(&bytes, 48);
+    bytes.truncate(end);
+    bytes[48..56].fill(0);
+    bytes[72..104].fill(0);
+    std::fs::write(&file, &bytes).unwrap();
+    let ids = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.split(' ').next().unwrap().len() == 40);
+        let mut ids: Vec<String> = lines.map(str::to_owned).collect();
+        ids.sort();
+        ids
+    };
+    let ours = kymo(&["buildid-list", "-i", &file]);
+    let theirs = ids(&perf(["buildid-list", "-i", &file]).stdout);
+    assert!(theirs.iter().any(|line| line.contains("/spin")), "{theirs:?}");
+    for line in &theirs {
+        assert!(ids(&ours.stdout).contains(line), "{line}: {ours:?}");
+    }
+    for command in [&["buildid-list"][..], &["evlist"], &["report", "--header-only"]] {
+        let out = kymo(&[command, &["-i", &file]].concat());
+        assert!(out.stderr.contains("unfinished"), "{command:?}: {out:?}");
+    }
+}

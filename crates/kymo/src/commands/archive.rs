@@ -17,7 +17,7 @@ use kymo_symbols::build_id_archive::{ArchiveWriter, INNER, unpack};
 use kymo_symbols::build_id_cache::BuildIdCache;
 use kymo_symbols::{BuildIdDirectory, Finder, ResolverOptions};
 
-use super::hit_binaries::hit_binaries;
+use super::hit_binaries::{hit_binaries, stated_build_ids};
 use crate::args::symbols::DebuginfodArgs;
 use crate::exit;
 
@@ -79,7 +79,7 @@ fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<ExitCode> {
     let excluded: BTreeSet<&str> = excluded.split_whitespace().collect();
     let mut file = PerfData::open(&recording)?;
     let hit = hit_binaries(&mut file, &recording)?;
-    let mut wanted: Vec<_> = file.features().build_ids.clone();
+    let mut wanted: Vec<_> = stated_build_ids(&mut file)?;
     wanted.retain(|entry| {
         hit.contains(entry.path()) && !excluded.contains(entry.build_id.to_string().as_str())
     });

@@ -10,7 +10,7 @@ use kymo_kernel::proc_maps;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::{BuildId, UntrustedText};
 
-use super::hit_binaries::hit_binaries;
+use super::hit_binaries::{hit_binaries, stated_build_ids};
 use crate::exit;
 
 /// Flags of `kymo buildid-list`.
@@ -54,14 +54,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     } else {
         let path = args.input.clone().unwrap_or_else(super::default_recording);
-        let (file, hit) = if args.with_hits {
+        let (mut file, hit) = if args.with_hits {
             let mut file = PerfData::open(&path)?;
             let hit = hit_binaries(&mut file, &path)?;
             (file, Some(hit))
         } else {
             (super::open_description(&path)?, None)
         };
-        for entry in &file.features().build_ids {
+        for entry in &stated_build_ids(&mut file)? {
             if hit.as_ref().is_none_or(|hit| hit.contains(entry.path())) {
                 let path = UntrustedText::new(&entry.filename).to_text();
                 writeln!(out, "{} {path}", entry.build_id)?;

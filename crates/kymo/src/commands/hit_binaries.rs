@@ -2,11 +2,13 @@
 //! and `archive` packs.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use kymo_analysis::profile::{LoadOptions, Profile};
-use kymo_files::perfdata::PerfData;
+use kymo_files::perfdata::{BuildIdEntry, PerfData, RecordOrder};
+use kymo_model::Sideband;
 
 use crate::args::symbols::SymbolArgs;
 
@@ -24,4 +26,25 @@ pub(super) fn hit_binaries(file: &mut PerfData, path: &Path) -> anyhow::Result<B
         }
     }
     Ok(binaries)
+}
+
+/// Build-ids of a perf.data. Those of a recorder that wrote no table of them (`-B`, or it was
+/// killed) are in the records of mappings.
+pub(super) fn stated_build_ids(file: &mut PerfData) -> anyhow::Result<Vec<BuildIdEntry>> {
+    let mut entries = file.features().build_ids.clone();
+    if !entries.is_empty() || file.is_pipe() {
+        return Ok(entries);
+    }
+    let mut seen = BTreeSet::new();
+    file.for_each(RecordOrder::File, &mut |record| {
+        if let Ok(Some(Sideband::Mmap(mapping))) = Sideband::parse(&record.raw)
+            && let Some(build_id) = mapping.build_id
+            && seen.insert((build_id.as_bytes().to_vec(), mapping.filename.to_vec()))
+        {
+            let (misc, pid) = (record.raw.misc.0, mapping.pid.cast_signed());
+            entries.push(BuildIdEntry { misc, pid, build_id, filename: mapping.filename.to_vec() });
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(entries)
 }

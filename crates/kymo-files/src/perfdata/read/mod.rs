@@ -359,6 +359,12 @@ impl PerfData {
         &self.name
     }
 
+    /// Whether the recorder did not finish the file, by what it says of itself.
+    pub fn is_unfinished(&self) -> bool {
+        let says_so = self.features.raw.contains_key(&Feature::UNFINISHED);
+        says_so || (!self.pipe && self.data.size == 0)
+    }
+
     /// Times of the first and the last sample. Where the recording does not state them, the records
     /// are read for it. Nothing for a pipe that does not state them, and without times.
     pub fn sample_span(&mut self) -> Result<Option<(u64, u64)>, PerfDataReadError> {

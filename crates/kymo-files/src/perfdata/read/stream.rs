@@ -53,8 +53,7 @@ pub(super) fn run(
     if let Some(windows) = &data.losses {
         reading.queue.watch_losses(LossWatch::new(windows.clone()));
     }
-    let says_so = data.features.raw.contains_key(&Feature::UNFINISHED);
-    reading.stats.unfinished = says_so || (!data.pipe && data.data.size == 0);
+    reading.stats.unfinished = data.is_unfinished();
     let result = reading.records(&mut data.input, limit);
     let mut stats = std::mem::take(&mut reading.stats);
     if let Ok(ControlFlow::Continue(())) = result {
