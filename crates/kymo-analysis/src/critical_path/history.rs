@@ -166,6 +166,15 @@ impl RunHistory {
         runs.filter(|run| run.is_idle).find_map(|run| run.begin).unwrap_or(0)
     }
 
+    /// Whether switches of a CPU are missing between two times.
+    pub(super) fn has_gap(&self, cpu: u32, (from, to): (u64, u64)) -> bool {
+        let list = self.by_cpu.get(cpu as usize).map_or(&[][..], Vec::as_slice);
+        let end = list.partition_point(|n| self.run(*n).is_some_and(|r| r.order() < to));
+        let runs = list.iter().take(end).rev().take(4096).filter_map(|n| self.run(*n));
+        let mut within = runs.take_while(|run| run.end.is_none_or(|end| end > from));
+        within.any(|run| run.is_unseen)
+    }
+
     /// Returns the task other than `without` that ran longest on a CPU between two times.
     pub(super) fn ran_on(
         &self,

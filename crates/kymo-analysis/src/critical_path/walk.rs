@@ -141,9 +141,13 @@ impl PathWalk<'_> {
                 WaitCause::Preempted => OffCpuCause::Preempted,
                 WaitCause::Woken | WaitCause::Unknown => OffCpuCause::Woken,
             };
-            let segment =
-                self.segment((runnable, until), run.task, PathKind::Waiting(cause), depth);
+            // Of a task that was seen on no CPU, switches may not be recorded, as those of others.
+            let never_ran = is_first && run.begin.is_none() && left.is_none();
+            let is_unseen = never_ran && self.history.has_gap(run.cpu, (runnable, until));
+            let kind = if is_unseen { PathKind::Unknown } else { PathKind::Waiting(cause) };
+            let segment = self.segment((runnable, until), run.task, kind, depth);
             let instead = self.history.ran_on(run.cpu, (runnable, until), run.task);
+            let instead = instead.filter(|_| !is_unseen);
             let cpu = Some(run.cpu);
             self.add(PathSegment { cpu, instead, place: stack, ..segment });
             until = runnable;
