@@ -34,6 +34,19 @@ pub(crate) fn quota_notes(cgroups: &[ThrottledCgroup]) -> Vec<Note> {
     notes
 }
 
+/// Note that a recording without stacks does not show whether a CPU quota kept tasks from running:
+/// where the longest wait for a CPU has room for that. `live` is the command that shows it.
+pub(crate) fn unseen_quota_note(longest: Option<u64>, live: &str) -> Option<Note> {
+    /// Shortest wait that may be for the next period of a quota, in nanoseconds; see
+    /// `OffCpuCause::of_ended`.
+    const LEAST: u64 = 10_000_000;
+    let fact = "waits of 10 ms or more may be for the next period of a CPU quota, which switches \
+                without stacks do not show";
+    let advice = format!("{live} names cgroups that are throttled");
+    let is_long = longest.is_some_and(|longest| longest >= LEAST);
+    is_long.then(|| Note::choice(NoteKind::Events, fact, Some(advice)))
+}
+
 /// Whether a task may be in one of these cgroups; a task that has ended may.
 pub(crate) fn may_be_of(cgroups: &[ThrottledCgroup], tid: u32) -> bool {
     let own = cgroups_of_task(tid);

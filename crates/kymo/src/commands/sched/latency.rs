@@ -10,7 +10,7 @@ use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::sched::LatencyView;
 
-use super::super::cpu_quotas::{may_be_of, quota_notes, watch_quotas};
+use super::super::cpu_quotas::{may_be_of, quota_notes, unseen_quota_note, watch_quotas};
 use super::super::live::{LiveArgs, WatchArgs};
 use super::AnalysisArgs;
 use super::live::{LiveOutcome, LiveStep, watch};
@@ -101,7 +101,10 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let table = LatencyTable::count(&source, &config)?;
     let mut ledger = super::ledger(&source, &table.read);
     note(&table, &mut ledger);
-    note_quotas(&table, &mut ledger);
+    let longest = table.total.delay.max.map(|(delay, _)| delay);
+    unseen_quota_note(longest, "kymo sched latency --live")
+        .into_iter()
+        .for_each(|n| ledger.push(n));
     let mut out = super::stdout();
     write(args, &table, Some(source.arguments().to_owned()), &ledger, &mut out)?;
     args.read.close(out, &source, &table.read.summary, &ledger)
@@ -145,19 +148,6 @@ fn note(table: &LatencyTable, ledger: &mut Ledger) {
     if table.crowded > 0 {
         let fact = format!("{} ended tasks are in one row together", table.crowded);
         ledger.note(NoteKind::Entries, fact, Some("leave out -p".into()));
-    }
-}
-
-/// States that a recording does not show whether a CPU quota kept tasks from running.
-fn note_quotas(table: &LatencyTable, ledger: &mut Ledger) {
-    /// Shortest wait that may be for the next period of a quota, in nanoseconds; see
-    /// `OffCpuCause::of_ended`.
-    const LEAST: u64 = 10_000_000;
-    if table.total.delay.max.is_some_and(|(delay, _)| delay >= LEAST) {
-        let fact = "waits of 10 ms or more may be for the next period of a CPU quota, which switches \
-                    without stacks do not show";
-        let advice = "kymo sched latency --live names cgroups that are throttled";
-        ledger.tell(NoteKind::Events, fact, Some(advice.to_owned()));
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use kymo_analysis::critical_path::{
-    PathConfig, PathTable, PathTarget, SpanExpr, find_paths, path_notes,
+    PathConfig, PathKind, PathSegment, PathTable, PathTarget, SpanExpr, find_paths, path_notes,
 };
 use kymo_events::{EventSelection, EventSource, RecordedExtent};
 use kymo_kernel::cpu_quota::ThrottledCgroup;
@@ -20,7 +20,7 @@ use kymo_view::critical_path::PathView;
 use kymo_view::trust::note_chains;
 
 use super::analysis::{AnalysisArgs, stdout};
-use super::cpu_quotas::{quota_notes, watch_quotas};
+use super::cpu_quotas::{quota_notes, unseen_quota_note, watch_quotas};
 use super::live::{LiveArgs, WatchArgs};
 use super::page_command::become_view;
 use super::scratch::ScratchDirectory;
@@ -166,7 +166,10 @@ fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
     if table.paths.is_empty() && args.span.is_none() {
         note_tasks(args, &table, &mut ledger);
     }
-    quota_notes(&args.throttled).into_iter().for_each(|note| ledger.push(note));
+    let unseen = unseen_quota_note(longest_wait(&table), "kymo why --live");
+    let quotas =
+        quota_notes(&args.throttled).into_iter().chain(unseen.filter(|_| !args.read.is_live()));
+    quotas.for_each(|note| ledger.push(note));
     let mut out = stdout();
     if args.read.json {
         table.answer(source.arguments()).write_json(&mut out)?;
@@ -186,6 +189,13 @@ fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
         match become_view(Path::new(source.name()), Some((path.from, path.to)), tid)? {}
     }
     Ok(if table.paths.is_empty() { ExitCode::FAILURE } else { status })
+}
+
+/// The longest wait for a CPU on a path, of those that no stack explains.
+fn longest_wait(table: &PathTable) -> Option<u64> {
+    let segments = table.paths.iter().flat_map(|path| &path.segments);
+    let waits = segments.filter(|s| matches!(s.kind, PathKind::Waiting(_)) && s.stack.is_none());
+    waits.map(PathSegment::nanos).max()
 }
 
 /// Notes which tasks there are where the chosen one is not.
