@@ -12,6 +12,7 @@ use kymo_model::{Attr, Cursor, Endian};
 use super::input::{Input, InputFile};
 use super::{EventDesc, Features, PerfData, PerfDataReadError, names, stream};
 use crate::perfdata::{Feature, MAGIC_V1, MAGIC_V2};
+use crate::tracedat;
 
 /// Size of the pipe form's header.
 const PIPE_HEADER: u64 = 16;
@@ -82,6 +83,9 @@ pub(super) fn read(name: String, mut file: InputFile) -> Result<PerfData, PerfDa
     read_up_to(&mut file, &mut begin, PIPE_HEADER)?;
     if begin.is_empty() {
         return Err(PerfDataReadError::Empty { path: name });
+    }
+    if begin.starts_with(&tracedat::MAGIC) {
+        return Err(PerfDataReadError::TraceDat { path: name });
     }
     let (version, endian) = magic(&begin).ok_or_else(|| PerfDataReadError::NotPerfData {
         path: name.clone(),

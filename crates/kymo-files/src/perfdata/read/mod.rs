@@ -188,6 +188,8 @@ pub enum PerfDataReadError {
     Io { offset: u64, error: std::io::Error },
     #[error("{path} is empty")]
     Empty { path: String },
+    #[error("{path} is a trace.dat file, and a perf.data is needed here")]
+    TraceDat { path: String },
     #[error(
         "{path} is not a perf.data file, a trace.dat file or a CTF trace: it begins with \
          \"{begin}\"{packed}"
