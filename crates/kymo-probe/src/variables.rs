@@ -53,6 +53,25 @@ impl<'s> PointFinder<'_, 's> {
         Ok(points)
     }
 
+    /// Parameters of the function at the first point of a description that can be read there, in
+    /// the order of their declaration: types and names.
+    pub fn parameters(
+        &mut self,
+        d: &ProbeDescription,
+    ) -> std::result::Result<Vec<(String, String)>, PointError> {
+        let mut parameters = Vec::new();
+        let Some(site) = self.sites(d)?.into_iter().next() else { return Ok(parameters) };
+        for seen in self.dwarf.variables_at(&site.scope, site.addr)? {
+            if seen.parameter
+                && !seen.inlined
+                && let Some(variable) = self.variable(&site, &seen)?.filter(|v| v.accessible)
+            {
+                parameters.extend(variable.kind.map(|kind| (kind, variable.name)));
+            }
+        }
+        Ok(parameters)
+    }
+
     fn locals(&self, site: &CodeSite<'s>) -> Result<Vec<SourceVariable>> {
         let mut all = Vec::new();
         for seen in self.dwarf.variables_at(&site.scope, site.addr)? {

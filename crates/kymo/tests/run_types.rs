@@ -221,6 +221,23 @@ fn structures_of_c_are_printed_with_the_names_of_their_values() {
     assert!(!o.stderr.contains("panicked"), "{}", o.stderr);
 }
 
+const NUMBERS: &str = r#"
+__attribute__((noinline)) int take(int a, __int128 q, double d, float f, long n) {
+    return a + (int)q + (int)d + (int)f + (int)n;
+}
+int main(void) { return take(3, ((__int128)320 << 64) + 16, 2.5, 0.25, -4) != 17; }
+"#;
+
+#[test]
+fn all_numbers_among_the_arguments_are_printed() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let p = TypedProgram::compile("gcc", "numbers.c", NUMBERS, &["-g", "-O1"]);
+    let all = "{ .a = 3, .q = 5902958103587056517136, .d = 2.5, .f = 0.25, .n = -4 }";
+    prints(p.run("take", "print(args);"), &[all]);
+}
+
 #[test]
 fn the_entry_and_what_is_behind_it_are_not_mixed() {
     if !require(&[Need::Root, Need::Tracefs]) {

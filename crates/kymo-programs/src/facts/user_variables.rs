@@ -92,14 +92,15 @@ pub(super) fn parameters(
     let binary = ProbedBinary::load(&files).map_err(|e| e.to_string())?;
     let d = description(function)?;
     let found = binary.with_finder(&options(), function, |finder| -> Result<_, ResolveError> {
-        Ok((finder.find(&d)?, finder.variables(&d, false)?))
+        Ok((finder.find(&d)?, finder.parameters(&d)?))
     });
-    let (points, variables) = found.map_err(|e| e.to_string())?;
+    let (points, mut parameters) = found.map_err(|e| e.to_string())?;
     let args = points.into_iter().next().map(|point| point.args).unwrap_or_default();
-    let locals = variables.into_iter().next().map(|of| of.locals).unwrap_or_default();
-    let kind = |name: &str| locals.iter().find(|local| local.name == name)?.kind.clone();
-    let names = args.into_iter().filter_map(|arg| arg.name);
-    Ok(names.filter_map(|name| Some((kind(&name)?, name))).collect())
+    let names: Vec<String> = args.into_iter().filter_map(|arg| arg.name).collect();
+    // The kernel's probes fetch no numbers of these types, programs read them.
+    let is_number = |kind: &str| kind.contains("__int128") || matches!(kind, "float" | "double");
+    parameters.retain(|(kind, name)| names.contains(name) || is_number(kind));
+    Ok(parameters)
 }
 
 /// Type of the number that a function returns.

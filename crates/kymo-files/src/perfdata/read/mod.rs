@@ -363,7 +363,7 @@ impl PerfData {
 
     /// Whether the recorder did not finish the file, by what it says of itself.
     pub fn is_unfinished(&self) -> bool {
-        let says_so = self.features.raw.contains_key(&Feature::UNFINISHED);
+        let says_so = self.features.raw.contains_key(&crate::perfdata::Feature::UNFINISHED);
         says_so || (!self.pipe && self.data.size == 0)
     }
 
