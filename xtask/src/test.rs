@@ -151,8 +151,8 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     })?;
     let tests = steps.step("unit and integration tests", || counted(tests))?;
     steps.step("hostile", || crate::hostile::main(&["--seed", "1", "--rounds", "1500"]))?;
-    // Five seconds each find what a change has broken; an hour in all is for a release.
-    steps.step("fuzz", || crate::fuzz::main(&["--seconds", "5"]))?;
+    // Three seconds each find what a change has broken; an hour in all is for a release.
+    steps.step("fuzz", || crate::fuzz::main(&["--seconds", "3"]))?;
     steps.step("torture", || crate::torture::main(&["--seed", "1"]))?;
     let guest =
         steps.step("tests in the guest", || vm::suite::run(&vm::suite::Selection::all()))?;
