@@ -221,7 +221,7 @@ fn structures_of_c_are_printed_with_the_names_of_their_values() {
     assert!(!o.stderr.contains("panicked"), "{}", o.stderr);
 }
 
-const NUMBERS: &str = r#"
+const WIDE_NUMBERS: &str = r#"
 __attribute__((noinline)) int take(int a, __int128 q, double d, float f, long n) {
     return a + (int)q + (int)d + (int)f + (int)n;
 }
@@ -233,7 +233,7 @@ fn all_numbers_among_the_arguments_are_printed() {
     if !require(&[Need::Root, Need::Tracefs]) {
         return;
     }
-    let p = TypedProgram::compile("gcc", "numbers.c", NUMBERS, &["-g", "-O1"]);
+    let p = TypedProgram::compile("gcc", "numbers.c", WIDE_NUMBERS, &["-g", "-O1"]);
     let all = "{ .a = 3, .q = 5902958103587056517136, .d = 2.5, .f = 0.25, .n = -4 }";
     prints(p.run("take", "print(args);"), &[all]);
 }
