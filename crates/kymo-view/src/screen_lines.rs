@@ -6,6 +6,22 @@ use std::borrow::Cow;
 /// Fewer characters of arguments tell nothing.
 const LEAST_KEPT: usize = 6;
 
+/// Words for the largest part of something.
+pub(crate) fn most_of_it(part: u64, whole: u64) -> &'static str {
+    if part.saturating_mul(2) >= whole { "most of it" } else { "the largest part of it" }
+}
+
+/// The name of a task with its number, in so many columns: the number is whole.
+pub(crate) fn fit_task(label: &str, columns: usize) -> Cow<'_, str> {
+    let too_many = label.chars().count().saturating_sub(columns);
+    let Some((name, number)) = label.rsplit_once(':').filter(|_| too_many > 0) else {
+        return Cow::Borrowed(label);
+    };
+    let kept = name.chars().count().saturating_sub(too_many + 1);
+    let name: String = name.chars().take(kept).collect();
+    Cow::Owned(format!("{name}…:{number}"))
+}
+
 /// A line that is no wider than `columns` as far as rules, blanks and template arguments make it
 /// so.
 pub fn fit_line(line: &str, columns: usize) -> Cow<'_, str> {
@@ -94,6 +110,22 @@ mod tests {
     #[track_caller]
     fn check(columns: usize, line: &str, fitted: &str) {
         assert_eq!(fit_line(line, columns), fitted);
+    }
+
+    #[test]
+    fn the_number_of_a_task_is_never_cut() {
+        assert_eq!(fit_task("kworker/u8:5-writeback:4186", 26), "kworker/u8:5-writeba…:4186");
+        assert_eq!(fit_task("kworker/u8:5-writeback:4186", 27), "kworker/u8:5-writeback:4186");
+        assert_eq!(fit_task("sh:7", 2), "…:7");
+        assert_eq!(fit_task("no number", 4), "no number");
+    }
+
+    #[test]
+    fn most_is_half_or_more() {
+        assert_eq!(
+            [most_of_it(5, 10), most_of_it(4, 10)],
+            ["most of it", "the largest part of it"]
+        );
     }
 
     #[test]

@@ -108,12 +108,13 @@ fn deb(tree: &Path, architecture: &Architecture, to: &Path) -> anyhow::Result<Op
     }
     let version = env!("CARGO_PKG_VERSION");
     let control = tree.join("DEBIAN");
+    let size = size_of_tree(tree)?.div_ceil(1024);
     fs::create_dir(&control)?;
     fs::write(
         control.join("control"),
         format!(
             "Package: kymo\nVersion: {version}\nArchitecture: {}\nSection: utils\n\
-             Priority: optional\nMaintainer: kymo's authors <kymo@localhost>\n\
+             Priority: optional\nInstalled-Size: {size}\nMaintainer: kymo's authors <kymo@localhost>\n\
              Description: {SUMMARY}\n {DESCRIPTION}\n",
             architecture.debian
         ),
@@ -124,6 +125,17 @@ fn deb(tree: &Path, architecture: &Architecture, to: &Path) -> anyhow::Result<Op
     built.args(["--root-owner-group", "--build"]).arg(tree).arg(&package);
     run(built)?;
     Ok(Some(package))
+}
+
+/// Bytes of the files below a directory.
+fn size_of_tree(directory: &Path) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let meta = entry.metadata()?;
+        bytes += if meta.is_dir() { size_of_tree(&entry.path())? } else { meta.len() };
+    }
+    Ok(bytes)
 }
 
 /// An RPM of the same files, where `rpmbuild` is installed.

@@ -645,7 +645,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             }
         }
         if self.style.lines && !self.is_full() {
-            self.settle_details(tid, &mut pending, end);
+            let (texts, unread) = self.settle_details(tid, &mut pending, end);
             if let CallEnd::Returned { at, value } = end {
                 let call = (&*pending.call, &pending.args, &pending.details);
                 self.details.track_descriptors(tid, call, (value, at));
@@ -653,6 +653,8 @@ impl<I: TaskInspector> SyscallLines<I> {
             if !is_chosen || !self.wants(&pending, end) {
                 return;
             }
+            self.texts += texts;
+            self.unread += unread;
             if self.style.json {
                 self.write_json(tid, &pending, end)
             } else {
@@ -678,8 +680,10 @@ impl<I: TaskInspector> SyscallLines<I> {
         }
     }
 
-    /// Settles the details of the arguments, as of the call's own time.
-    fn settle_details(&mut self, tid: i32, pending: &mut PendingCall, end: CallEnd) {
+    /// Settles the details of the arguments, as of the call's own time. Returns the number of
+    /// those in memory, and of those that could not be read.
+    fn settle_details(&mut self, tid: i32, pending: &mut PendingCall, end: CallEnd) -> (u64, u64) {
+        let (mut texts, mut unread) = (0, 0);
         let late = match (end, pending.details.read_at) {
             (CallEnd::Returned { at, .. }, Some(read)) => !self.style.monotonic || read > at,
             // It is not known when the task went on.
@@ -720,8 +724,8 @@ impl<I: TaskInspector> SyscallLines<I> {
             }
             // Without programs in the kernel only what calls are given is asked for.
             if is_read || matches!(shape, MemoryShape::Text | MemoryShape::Bytes(_)) {
-                self.texts += 1;
-                self.unread += u64::from(*detail == ArgumentDetail::None);
+                texts += 1;
+                unread += u64::from(*detail == ArgumentDetail::None);
             }
         }
         let details = pending.details.arguments.iter_mut();
@@ -733,6 +737,7 @@ impl<I: TaskInspector> SyscallLines<I> {
                 *detail = self.details.settle_file(call, *value as i32, found, monotonic);
             }
         }
+        (texts, unread)
     }
 
     /// Writes who, when and where.

@@ -8,6 +8,7 @@ use kymo_analysis::offcpu::OffCpuCause;
 use kymo_model::{counted, format_width};
 
 use super::PathView;
+use crate::screen_lines::{fit_task, most_of_it};
 use crate::units::{Millis, Seconds, TimeUnits, shown};
 use crate::{Ledger, percent};
 
@@ -110,7 +111,8 @@ impl PathView<'_> {
         };
         writeln!(
             out,
-            "\n {subject}; most of it, {} ms ({:.1}%), {}.\n",
+            "\n {subject}; {}, {} ms ({:.1}%), {}.\n",
+            most_of_it(first.total, total),
             Millis(first.total, micro),
             percent(first.total, total),
             self.blame(first),
@@ -133,11 +135,8 @@ impl PathView<'_> {
             return "is uncertain: switches are missing".to_owned();
         }
         match first.kind {
-            PathKind::Running => {
-                let function = self.table.segment(first.longest).and_then(|s| self.function(s));
-                let function = function.map(|f| format!(", in {}", shown(f.as_bytes())));
-                format!("{who} was running{}", function.unwrap_or_default())
-            }
+            // Where the task left the CPU is not where it was all that time.
+            PathKind::Running => format!("{who} was running"),
             PathKind::Waiting(OffCpuCause::Throttled) => {
                 "went to waiting for the CPU quota of its cgroup".to_owned()
             }
@@ -150,14 +149,6 @@ impl PathView<'_> {
             }
             PathKind::Unknown => "is unknown: switches are missing".to_owned(),
         }
-    }
-
-    /// The innermost function of the program in which a segment ended.
-    fn function(&self, segment: &PathSegment) -> Option<&str> {
-        let stacks = &self.table.stacks;
-        let frames = stacks.frames(segment.stack?).filter(|f| !stacks.is_kernel(*f));
-        let names = frames.map(|f| stacks.frame_name(f));
-        names.into_iter().find(|n| !n.starts_with('[') && !n.contains("futex"))
     }
 
     fn write_table(&self, out: &mut dyn Write, rows: &[PathCulprit]) -> io::Result<()> {
@@ -208,7 +199,7 @@ impl PathView<'_> {
         writeln!(
             out,
             "  {:<task$.task$} {:<width$} {:>10} {:>5.1}% {:>7} {:>10}",
-            self.culprit(row),
+            fit_task(&self.culprit(row), task),
             row_kind(row),
             Millis(row.total, self.units),
             percent(row.total, total),

@@ -9,6 +9,7 @@ use super::ScaledTime;
 use super::columns::LockField;
 use super::pairs::write_pairs;
 use crate::Ledger;
+use crate::screen_lines::most_of_it;
 use crate::units::write_more;
 
 /// The answer as it is shown.
@@ -180,8 +181,9 @@ pub(super) fn write_answer(
     let waits = if count == 1 { "wait" } else { "waits" };
     writeln!(
         out,
-        "\n {count} {waits} for locks of the kernel took {}; most of it {} by {most}.\n",
+        "\n {count} {waits} for locks of the kernel took {}; {} {} by {most}.\n",
         ScaledTime(rows.total("total_ns")).to_string().trim_end(),
+        most_of_it(most_total, rows.total("total_ns")),
         ScaledTime(most_total).to_string().trim_end(),
     )
 }

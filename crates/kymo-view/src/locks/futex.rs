@@ -9,6 +9,7 @@ use super::ScaledTime;
 use super::pairs::write_pairs;
 use crate::Ledger;
 use crate::offcpu::waits;
+use crate::screen_lines::most_of_it;
 use crate::units::write_more;
 
 /// The answer as it is shown.
@@ -32,9 +33,10 @@ impl FutexView<'_> {
             None => writeln!(out, "\n No wait for a futex was recorded.\n")?,
             Some(most) => writeln!(
                 out,
-                "\n {} for futexes took {}; most of it {} for {}.\n",
+                "\n {} for futexes took {}; {} {} for {}.\n",
                 waits(rows.total("count")),
                 ScaledTime(rows.total("total_ns")).to_string().trim_end(),
+                most_of_it(most.number("total_ns"), rows.total("total_ns")),
                 ScaledTime(most.number("total_ns")).to_string().trim_end(),
                 name(most),
             )?,

@@ -7,6 +7,7 @@ use kymo_table::{TextColumn, TextLayout};
 
 use super::OffCpuView;
 use super::pairs::waits;
+use crate::screen_lines::most_of_it;
 use crate::units::{Millis, Seconds, Span, TimeUnits, shown};
 use crate::{Ledger, percent};
 
@@ -61,9 +62,12 @@ impl OffCpuView<'_> {
         let idle = self.table.causes.iter().find(|(c, _)| c.is_idle() && c != cause);
         let most = match idle {
             Some((_, idle)) if idle.waits.total > 0 => {
-                format!("{} of it idle kernel threads, most of the rest", Span(idle.waits.total))
+                let idle = idle.waits.total;
+                let most = most_of_it(stats.waits.total, off.saturating_sub(idle));
+                let most = most.replace("of it", "of the rest");
+                format!("{} of it idle kernel threads, {most}", Span(idle))
             }
-            _ => "most of it".to_owned(),
+            _ => most_of_it(stats.waits.total, off).to_owned(),
         };
         writeln!(
             out,

@@ -18,6 +18,8 @@ pub use next::{NextStep, ProfileTarget};
 pub use tree::TimeStep;
 pub use waits::WaitSection;
 
+/// CPU times below which the parts of programs and of the kernel are rough.
+const ROUGH_BELOW: Duration = Duration::from_millis(100);
 /// Times below this say little.
 const UNSURE: Duration = Duration::from_millis(10);
 /// Characters in a line of a terminal.
@@ -271,9 +273,12 @@ impl ProfilePage {
             let _ =
                 writeln!(o, "            (by context switches: it did not wait for its children)");
         } else {
+            // The kernel divides by the ticks of its clock that it met (cputime_adjust).
+            let is_short = user.saturating_add(system) < ROUGH_BELOW;
+            let how = if is_short { " (from clock ticks: rough)" } else { "" };
             let _ = writeln!(
                 o,
-                "            {} in programs, {} in the kernel on their behalf",
+                "            {} in programs, {} in the kernel on their behalf{how}",
                 time(user),
                 time(system)
             );

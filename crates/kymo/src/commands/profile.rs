@@ -322,9 +322,17 @@ fn title(args: &Args, options: &RecordOptions) -> String {
     }
 }
 
+/// Processes that a suggested command names.
+const MOST_PIDS: usize = 32;
+
 /// Target as `kymo top` and other live commands name it.
 fn live_target(args: &Args, options: &RecordOptions) -> ProfileTarget {
     match &options.target {
+        // Other commands take no children where these are not named.
+        Target::Processes(pids) if pids.len() <= MOST_PIDS => {
+            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+            ProfileTarget::Processes(pids.join(","))
+        }
         Target::Processes(_) => {
             args.pid.clone().map_or(ProfileTarget::Unknown, ProfileTarget::Processes)
         }

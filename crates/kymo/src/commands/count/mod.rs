@@ -357,6 +357,12 @@ impl CountOpening<'_> {
         }
     }
 
+    /// Returns the reason if only the events that follow the command cannot be read.
+    fn of_formats(&self) -> Option<UserSpaceReason> {
+        let follows = self.request.tasks == CountedTasks::Command;
+        UserSpaceReason::of_formats().filter(|_| follows)
+    }
+
     /// In the kernel, or where that runs no programs, in rings.
     fn open(&self, text: &str) -> anyhow::Result<(Counting, RunTarget)> {
         let target = RunTarget::of_words(self.pid, self.command)?;
@@ -364,7 +370,7 @@ impl CountOpening<'_> {
         let mut program = match compile_program(text, &options, &self.facts) {
             Ok(program) => program,
             // The formats of the events that follow a command may not be readable.
-            Err(error) => match UserSpaceReason::of_refusal() {
+            Err(error) => match UserSpaceReason::of_refusal().or_else(|| self.of_formats()) {
                 Some(reason) => return self.in_rings(reason, Some(target)),
                 None => return Err(explain(&error)),
             },

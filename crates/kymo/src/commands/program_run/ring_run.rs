@@ -68,6 +68,15 @@ impl UserSpaceReason {
         Some(UserSpaceReason { text, is_refusal: true })
     }
 
+    /// Returns the reason if this user may run programs in the kernel, but not read the formats of
+    /// the events that follow a command.
+    pub(crate) fn of_formats() -> Option<UserSpaceReason> {
+        let root = crate::commands::tracing::open();
+        let format = root.ok().and_then(|fs| fs.event_format("sched", "sched_process_exit").ok());
+        let text = "the formats of tracepoints cannot be read".to_owned();
+        format.is_none().then_some(UserSpaceReason { text, is_refusal: true })
+    }
+
     /// Says of a program that cannot run in user space why it does not run in the kernel.
     pub(crate) fn explain(&self, error: &anyhow::Error) -> anyhow::Error {
         match self.refusal() {
