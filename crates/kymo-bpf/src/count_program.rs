@@ -223,9 +223,12 @@ const FOLLOW_COMMAND: &str = "
 }
 
 tracepoint:sched:sched_process_fork
-/@task[tid]/
 {
-  @task[args.child_pid] = 1;
+  if (@task[tid]) {
+    @task[args.child_pid] = 1;
+  } else {
+    delete(@task, args.child_pid);
+  }
 }
 
 ";
@@ -238,6 +241,10 @@ tracepoint:sched:sched_process_exit
   delete(@task, tid);
 }
 ";
+
+/// Probe that removes the tasks that are gone. It happens in interrupts, at times within another
+/// program, where the kernel leaves it out; the number's next task is looked at when it is made.
+pub const GONE_TASKS: &str = "tracepoint:sched:sched_process_free";
 
 /// The end of tasks: memory and files are freed behind the event of the exit.
 const END_IN_KERNEL: &str = "

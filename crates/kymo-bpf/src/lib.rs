@@ -27,7 +27,8 @@ pub use call_reader::{
 };
 pub use code::disassemble;
 pub use count_program::{
-    CountMeasure, CountProgram, CountRequest, CountedTasks, is_probe_type, write_count_program,
+    CountMeasure, CountProgram, CountRequest, CountedTasks, GONE_TASKS, is_probe_type,
+    write_count_program,
 };
 pub use facts::{
     ArgumentPlace, CType, CompileOptions, EnumerationFacts, FunctionArgument, FunctionFacts,

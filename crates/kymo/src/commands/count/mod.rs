@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use kymo_bpf::{
-    CountMeasure, CountProgram, CountRequest, CountedTasks, SourceMessage, is_probe_type,
-    write_count_program,
+    CountMeasure, CountProgram, CountRequest, CountedTasks, GONE_TASKS, SourceMessage,
+    is_probe_type, write_count_program,
 };
 use kymo_events::note_blocked;
 use kymo_kernel::blocked::BlockedThreads;
@@ -263,14 +263,19 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let status = target.end().unwrap_or(summary.status);
+    let mut notes = summary.notes;
+    if request.tasks == CountedTasks::Command
+        && !request.events.iter().any(|e| GONE_TASKS.ends_with(e.trim()))
+    {
+        notes.retain(|note| !note.fact.starts_with(GONE_TASKS));
+    }
     let idle = note_idle(&blocked, tids.len());
     let cautions = opening.facts.cautions().into_iter();
     let cautions = cautions.map(|text| Note::doubt(NoteKind::Program, text, None));
     let is_empty = screen.maps.iter().all(|map| map.entries.is_empty());
     let scope = note_children(args.pid, is_empty).into_iter();
     let scope = scope.chain(request.filter.as_ref().and_then(|_| note_kernel_numbers()));
-    let ledger =
-        Ledger::from_notes(summary.notes.into_iter().chain(idle).chain(scope).chain(cautions));
+    let ledger = Ledger::from_notes(notes.into_iter().chain(idle).chain(scope).chain(cautions));
     screen.finish(&ledger)?;
     Ok(crate::exit::of_command(Some(status), &ledger, args.strict))
 }
