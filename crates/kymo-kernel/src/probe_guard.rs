@@ -23,7 +23,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub enum GuardError {
     /// The note cannot be written.
     #[error(
-        "cannot write {}, which is needed to remove the probes of a killed kymo: {error}",
+        "cannot write {}, which is needed to remove the probes of a killed kymo: {error}; probes \
+         need root",
         path.display()
     )]
     Note {

@@ -33,7 +33,8 @@ pub enum TracefsError {
     Lockdown,
     /// It is there, but only root may look into it.
     #[error(
-        "no permission to read {}; run as root, or as root: mount -o remount,mode=755 {}",
+        "no permission to read {}; run as root (for perf events it is enough that root makes it \
+         readable: mount -o remount,mode=755 {})",
         path.display(),
         root.display()
     )]
