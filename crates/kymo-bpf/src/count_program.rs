@@ -567,7 +567,7 @@ mod tests {
             ..CountRequest::default()
         };
         let text = written(&request);
-        let own = "tracepoint:sched:sched_process_exit,\nsoftware:context-switches:1\n\
+        let own = "tracepoint:sched:sched_process_exit,\nsoftware:cs:1\n\
                    /@task[tid] == 1/\n";
         let [own, end] = [own, "  @task[tid] = 2;\n"].map(|part| text.find(part).unwrap());
         assert!(own < end && text.contains("tracepoint:kmem:kfree\n/@task[tid]/\n"), "{text}");

@@ -466,7 +466,10 @@ impl Lowering<'_> {
         use AttachTarget as T;
         let is_function =
             matches!(self.point.target, T::Fentry { at_exit: false, .. } | T::Uprobe { .. });
-        let names = if is_function { self.facts.parameters(&self.point) } else { Vec::new() };
+        let mut names = if is_function { self.facts.parameters(&self.point) } else { Vec::new() };
+        if matches!(self.point.target, T::Uprobe { .. }) {
+            self.leave_out_unreadable(&mut names);
+        }
         if names.is_empty() {
             let point = self.point.name.clone();
             return self.error(format!("members of args of {point} must be printed individually"));
@@ -478,6 +481,25 @@ impl Lowering<'_> {
             names.iter().map(|name| made(ExpressionKind::Field(args.clone(), name.clone())));
         let tuple = made(ExpressionKind::NamedTuple(names.clone(), members.collect()));
         self.value(&tuple)
+    }
+
+    /// Leaves out parameters that cannot be read at the point, with a warning.
+    fn leave_out_unreadable(&mut self, names: &mut Vec<String>) {
+        let mut reasons = Vec::new();
+        names.retain(|name| match self.facts.variable(&self.point, name) {
+            Ok(_) => true,
+            Err(why) => {
+                reasons.push(why);
+                false
+            }
+        });
+        for why in reasons {
+            let what = format!("left out of args: {why}");
+            let warning = crate::lexer::error_at(self.position, what);
+            if !self.warnings.iter().any(|known| known.text == warning.text) {
+                self.warnings.push(warning);
+            }
+        }
     }
 
     fn function_argument(
