@@ -48,7 +48,10 @@ fn replaced_file(path: &Path, pid: u32) -> Option<PathBuf> {
 
 fn find_named_binary(name: &str, pid: Option<u32>) -> Result<PathBuf, String> {
     if name.is_empty() {
-        let pid = pid.ok_or("name a binary, or a process with -p")?;
+        let pid = pid.ok_or(
+            "write the path of a program or library before the name, or probe the program of a \
+             process with -p PID",
+        )?;
         return SystemRoot::machine().executable_of(pid).map_err(|e| format!("process {pid}: {e}"));
     }
     let pid = pid.filter(|pid| is_elsewhere(*pid));

@@ -242,6 +242,10 @@ impl TypeFacts for MachineFacts {
         }
     }
 
+    fn instead_of(&self, missing: &AttachPoint) -> Option<String> {
+        PointCatalog { facts: self }.instead_of(missing)
+    }
+
     fn is_loaded(&self, module: &str) -> bool {
         module == "vmlinux" || self.symbols().iter().any(|(_, _, _, of)| of == Some(module))
     }
