@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use kymo_debuginfo::dwarf::{DwarfError, Sections};
-use kymo_debuginfo::{CodeSymbols, demangle};
+use kymo_debuginfo::{CodeSymbols, NamedSymbol, demangle};
 use kymo_model::glob::{glob_match, is_glob};
 use kymo_model::probe::{
     FetchArg, FetchBase, FetchExpr, FetchType, ProbeDefinition, ProbeKind, ProbeTarget,
@@ -17,6 +17,7 @@ use crate::grammar::{ArgDescription, ArgValue, ProbeDescription};
 use crate::index_cache::CachedIndex;
 use crate::naming;
 use crate::point_finder::{PointError, PointFinder, ProbePoint, SourceReader};
+use crate::safety::ProbeHazard;
 
 /// Options of resolving.
 #[derive(Clone, Debug)]
@@ -228,6 +229,11 @@ impl<'a> ProbedBinary<'a> {
         names.extend(d.point.function.as_deref());
         let cautions = names.into_iter().filter_map(|name| self.symbols.indirect_caution(name));
         notes.extend(cautions.map(|text| Note::doubt(NoteKind::Program, text, None)));
+        if d.point.ret && self.files.kind == BinaryKind::User {
+            let first = points.first().filter(|point| !self.symbols.is_go(point.addr));
+            let hazard = first.and_then(|p| self.judge_unwinding(p.addr, points.len() - 1));
+            notes.extend(hazard.map(ProbeHazard::into_note));
+        }
         let mut definitions = Vec::new();
         for point in &points {
             definitions.push(self.definition(d, point)?);
@@ -257,16 +263,16 @@ impl<'a> ProbedBinary<'a> {
         let wanted = d.point.function.as_deref().unwrap_or_default();
         let glob = is_glob(wanted);
         let mut found: Vec<ProbePoint> = Vec::new();
-        for symbol in self.symbols.all().filter(|s| s.code) {
+        let is_wanted = |symbol: &NamedSymbol<'_>| {
             let readable = demangle(symbol.name);
             let plain = readable.split('@').next().unwrap_or(&readable);
-            let hit = symbol.name == wanted
+            symbol.name == wanted
                 || readable == wanted
                 || plain == wanted
-                || (glob && glob_match(wanted, &readable));
-            if !hit || found.iter().any(|f| f.entry == Some(symbol.addr)) {
-                continue;
-            }
+                || (glob && glob_match(wanted, &readable))
+        };
+        for symbol in self.symbols.functions(is_wanted) {
+            let readable = demangle(symbol.name);
             if found.len() >= options.max_probes {
                 return Err(PointError::TooMany { limit: options.max_probes }.into());
             }
