@@ -699,6 +699,7 @@ impl RunningProgram {
     pub fn finish(mut self, sinks: &mut ProgramSinks<'_>) -> Result<ProgramSummary, ProgramError> {
         self.links.clear();
         self.notes.extend(self.watchpoints.end());
+        self.notes.extend(self.children.take().and_then(ChildWatch::note));
         self.actions.maps.settle()?;
         self.read_packets();
         let status = self.actions.exit;

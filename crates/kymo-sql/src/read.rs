@@ -221,7 +221,7 @@ impl<'a> TablePass<'a> {
         let mut sched = SchedReader::new(source.losses());
         let mut plans: LayoutMemo<ClassPlan> = LayoutMemo::default();
         if let Some(data) = source.perf(0) {
-            self.reads = SampleReads::of_recording(data);
+            self.reads = SampleReads::of_recording(&data);
         }
         let mut span: Option<(u64, u64)> = None;
         let (mut events, mut stop) = (0u64, None);

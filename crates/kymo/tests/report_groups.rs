@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
 
 use std::fs::File;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use kymo_testkit::{Need, Workload, peer, perf, require, run, run_command};
+use kymo_testkit::{Need, Workload, peer, perf, require, run};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -178,12 +178,8 @@ fn samples_of_a_leader_in_a_pipe_count_as_in_a_file() {
     command.args(words).stdout(File::create(&file).unwrap());
     assert!(command.status().unwrap().success());
     let piped = |words: &[&str]| {
-        let mut cat = Command::new("cat").arg(&file).stdout(Stdio::piped()).spawn().unwrap();
-        let mut command = Command::new(KYMO);
-        command.args(words).stdin(cat.stdout.take().unwrap());
-        let outcome = run_command(command).success().stdout;
-        cat.wait().unwrap();
-        outcome
+        let shell = ["-c", "cat \"$0\" | \"$@\"", &file, KYMO];
+        run("sh", [&shell[..], words].concat()).success().stdout
     };
     for options in [&["-n", "--show-total-period"][..], &["--event", "page-faults:u"]] {
         let from_pipe = lines(&piped(&[&["report", "--stdio", "-i", "-"], options].concat()));

@@ -428,7 +428,7 @@ fn points_without_a_file_are_of_the_process() {
 }
 
 /// A function with several names is listed by the wanted one that perf prefers, here by
-/// construction: strong before weak, global before local, few underscores.
+/// construction: strong before weak, then global before local, then few underscores.
 #[test]
 fn functions_have_the_best_of_the_names_that_match() {
     if !require(&[Need::Root, Need::Tracefs, Need::Tool("gcc")]) {
@@ -445,8 +445,8 @@ fn functions_have_the_best_of_the_names_that_match() {
     for (pattern, name) in [
         ("*zeta", "zeta"),
         ("*_zeta", "__inner_zeta"),
-        ("a_*", "a_weak_zeta"),
-        ("a_l*", "a_local_zeta"),
+        ("a_*", "a_local_zeta"),
+        ("a_w*", "a_weak_zeta"),
         ("__inner_zeta", "__inner_zeta"),
     ] {
         let point = format!("uprobe:{}:{pattern}", work.arg());
@@ -474,9 +474,10 @@ fn return_probes_that_exceptions_may_meet_are_announced() {
     let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(file("throws.cc"), THROWS).unwrap();
     let build = |name: &str, more: &[&str]| {
-        let words = [&["-O1", "-o", &file(name), &file("throws.cc")], more].concat();
+        let (program, source) = (file(name), file("throws.cc"));
+        let words = [&["-O1", "-o", &program, &source], more].concat();
         let _ = run("g++", words).success();
-        file(name)
+        program
     };
     let work = Workload::compile(
         "returns",
