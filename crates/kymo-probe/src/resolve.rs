@@ -17,7 +17,6 @@ use crate::grammar::{ArgDescription, ArgValue, ProbeDescription};
 use crate::index_cache::CachedIndex;
 use crate::naming;
 use crate::point_finder::{PointError, PointFinder, ProbePoint, SourceReader};
-use crate::safety::ProbeHazard;
 
 /// Options of resolving.
 #[derive(Clone, Debug)]
@@ -229,11 +228,6 @@ impl<'a> ProbedBinary<'a> {
         names.extend(d.point.function.as_deref());
         let cautions = names.into_iter().filter_map(|name| self.symbols.indirect_caution(name));
         notes.extend(cautions.map(|text| Note::doubt(NoteKind::Program, text, None)));
-        if d.point.ret && self.files.kind == BinaryKind::User {
-            let first = points.first().filter(|point| !self.symbols.is_go(point.addr));
-            let hazard = first.and_then(|p| self.judge_unwinding(p.addr, points.len() - 1));
-            notes.extend(hazard.map(ProbeHazard::into_note));
-        }
         let mut definitions = Vec::new();
         for point in &points {
             definitions.push(self.definition(d, point)?);

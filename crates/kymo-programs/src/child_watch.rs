@@ -34,7 +34,7 @@ pub(crate) struct ChildWatch {
     is_found: bool,
 }
 
-/// What is known of a process.
+/// Known state of a process.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProcessState {
     /// It has mapped a probed file.

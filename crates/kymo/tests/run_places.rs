@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use kymo_testkit::{Need, Outcome, Workload, peer, require, run, run_command};
+use kymo_testkit::{Need, Outcome, TracingState, Workload, peer, require, run, run_command};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
@@ -465,6 +465,7 @@ fn return_probes_that_exceptions_may_meet_are_announced() {
     if !require(&[Need::Root, Need::Tracefs, Need::Tool("g++"), Need::Tool("gcc")]) {
         return;
     }
+    let _state = TracingState::take();
     const THROWS: &str = "extern \"C\" __attribute__((noinline)) int passes(int n) {
             if (n > 1) throw n;
             return n;
@@ -499,8 +500,8 @@ fn return_probes_that_exceptions_may_meet_are_announced() {
             let o = run(KYMO, ["count", "--strict", "-e", &point, "--", program]).success();
             assert_eq!((o.stdout + &o.stderr).contains(said), is_said, "{point}");
         }
-        let o = run(KYMO, ["probe", "-x", program, "-D", "passes%return"]).success();
-        assert_eq!(o.stderr.contains(said), is_said, "{program}: {}", o.stderr);
+        let o = run(KYMO, ["probe", "-x", program, "-n", "--add", "passes%return"]).success();
+        assert_eq!((o.stdout + &o.stderr).contains(said), is_said, "{program}");
     }
     // kymo itself is a Rust program whose panics unwind.
     let text = format!("uretprobe:{KYMO}:main {{ }}");

@@ -111,7 +111,7 @@ impl PointCatalog<'_> {
         point
     }
 
-    /// The same point in other files of the process, of one that its program has not.
+    /// Finds a point that the program of the process lacks in its other files.
     pub(crate) fn instead_of(&self, missing: &AttachPoint) -> Option<String> {
         let pid = self.facts.pid?;
         let AttachTarget::Uprobe { path, function, .. } = &missing.target else { return None };

@@ -453,10 +453,10 @@ impl CountOpening<'_> {
     }
 }
 
-/// Median of a latency from which on no machine's probes matter.
+/// Median of a latency from which on probes do not matter on any machine.
 const SHORT_NS: u64 = 500_000;
 
-/// The same where the cost of a probe cannot be measured.
+/// Median from which on probes hardly matter, where their cost cannot be measured.
 const UNMEASURED_NS: u64 = 20_000;
 
 /// Whether a latency is between probes on programs.
