@@ -323,12 +323,9 @@ impl Profile {
         };
         crate::activity::set_resolving(false);
         kymo_events::map(file);
-        let reads = SampleReads::of(file.events());
+        let reads = SampleReads::of_recording(file);
         // Where a sample counts for all events of its group, they are selected one by one.
         let by_event = selection.filter(|_| reads.is_some());
-        let members = by_event.map_or_else(Vec::new, |selection| {
-            file.events().iter().map(|e| selection.wants_event(&[&e.name])).collect()
-        });
         let heads = by_event.map(EventSelection::without_events);
         let selector = match heads.as_ref().or(selection).filter(|s| s.is_restricted()) {
             Some(selection) => Some(SampleSelector::new(selection, file, &symbols)?),
@@ -362,7 +359,6 @@ impl Profile {
                 parallelism,
                 reads,
                 by_event,
-                members,
             };
             let mut take = |batch| {
                 reading.batch(batch);
@@ -514,8 +510,6 @@ struct Reading<'a, 'e, 's> {
     reads: Option<SampleReads>,
     /// Condition on events that `selector` does not have.
     by_event: Option<&'e EventSelection>,
-    /// Whether it selects an event, by the event's number.
-    members: Vec<bool>,
 }
 
 impl Reading<'_, '_, '_> {
@@ -529,7 +523,9 @@ impl Reading<'_, '_, '_> {
             let is_selected = entry.desc().is_none_or(|e| selection.wants_event(&[&e.name]));
             return (None, left_out || !is_selected);
         };
-        let is_selected = |event: usize| self.members.get(event) != Some(&false);
+        let is_selected = |event: usize| {
+            entry.events.get(event).is_none_or(|e| selection.wants_event(&[&e.name]))
+        };
         let parts: ReadParts =
             parts.iter().copied().filter(|(event, _)| is_selected(*event)).collect();
         let left_out = left_out || parts.is_empty();

@@ -229,6 +229,11 @@ pub trait TypeFacts {
     /// it has none. Empty if there is none.
     fn expand(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String>;
 
+    /// A point to write instead of one that was not found.
+    fn instead_of(&self, _missing: &AttachPoint) -> Option<String> {
+        None
+    }
+
     /// Format of a tracepoint.
     fn tracepoint_format(&self, category: &str, event: &str) -> Result<Rc<EventFormat>, String>;
 

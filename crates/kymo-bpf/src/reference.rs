@@ -39,10 +39,15 @@ const PROBES: &[(&str, &str)] = &[
     (
         "uprobe:FILE:FUNCTION[+OFFSET] (u)",
         "Instruction of a program or library; with debugging information also \
-         `uprobe:FILE@SOURCE:LINE`.",
+         `uprobe:FILE@SOURCE:LINE`. With `-p`, `uprobe:FUNCTION` is of the program of the process, \
+         and the FILE `*` stands for all files that it has mapped.",
     ),
     ("uretprobe:FILE:FUNCTION (ur)", "Return of a function in a program or library."),
-    ("usdt:FILE:[PROVIDER:]NAME (U)", "Static user-space probe (USDT); arguments are `arg0` …"),
+    (
+        "usdt:FILE:[PROVIDER:]NAME (U)",
+        "Static user-space probe (USDT); arguments are `arg0` … With `-p`, `usdt:NAME` is of all \
+         files that the process has mapped.",
+    ),
     ("profile:hz:N, profile:ms:N (p)", "Timer on every CPU, for sampling."),
     ("interval:s:N, interval:hz:N (i)", "Timer on one CPU."),
     ("software:EVENT:PERIOD (s)", "Every PERIOD-th software event."),

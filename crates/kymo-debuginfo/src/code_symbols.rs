@@ -6,6 +6,7 @@
 //! faster than sorting it; the sorted table is made when there are more.
 
 use std::cell::{Cell, OnceCell};
+use std::collections::HashMap;
 
 use object::read::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use object::{ObjectKind, RelocationFlags, SymbolFlags};
@@ -13,7 +14,7 @@ use object::{ObjectKind, RelocationFlags, SymbolFlags};
 use crate::dwarf::{DwarfError, LoadedSection, layout_of};
 use crate::elf::{self, Load};
 use crate::go;
-use crate::symtab::{Binding, LOOK_BACK, RawSymbol, SymbolTable, SymbolType};
+use crate::symtab::{Binding, LOOK_BACK, Looks, RawSymbol, SymbolRank, SymbolTable, SymbolType};
 
 /// A name in the file.
 #[derive(Clone, Copy, Debug)]
@@ -208,6 +209,36 @@ impl<'a> CodeSymbols<'a> {
         best.map(|(_, symbol)| symbol)
     }
 
+    /// Functions with a wanted name, each once, in the order in which they are found. Of several
+    /// wanted names of one address it is the one that tables of symbols prefer.
+    pub fn functions(
+        &self,
+        mut is_wanted: impl FnMut(&NamedSymbol<'a>) -> bool,
+    ) -> Vec<NamedSymbol<'a>> {
+        let mut found: Vec<(NamedSymbol<'a>, SymbolRank)> = Vec::new();
+        let mut places: HashMap<u64, usize> = HashMap::new();
+        let looks = |f: &NamedSymbol<'_>| {
+            (!f.is_versioned() || f.is_default_version(), Looks::of(f.plain_name().as_bytes()))
+        };
+        for symbol in self.found().filter(|s| s.code) {
+            let Some(function) = named(&symbol).filter(|f| is_wanted(f)) else { continue };
+            let Some(raw) = symbol.raw(&self.sections) else { continue };
+            let rank = SymbolRank::of(&raw);
+            let next = found.len();
+            let place = *places.entry(function.addr).or_insert(next);
+            match found.get_mut(place) {
+                Some((best, of_best)) => {
+                    let ranks = (*of_best).cmp(&rank);
+                    if ranks.then_with(|| looks(best).cmp(&looks(&function))).is_lt() {
+                        (*best, *of_best) = (function, rank);
+                    }
+                }
+                None => found.push((function, rank)),
+            }
+        }
+        found.into_iter().map(|(function, _)| function).collect()
+    }
+
     /// Address of the variable of a name; `None` if several have it.
     pub fn address_of_data(&self, name: &str) -> Option<u64> {
         let mut found = self.found().filter(|s| !s.code && s.name() == Some(name));
@@ -233,6 +264,29 @@ impl<'a> CodeSymbols<'a> {
             "{name} is an indirect function: the probe is in its resolver, which runs when the \
              program is linked and has no arguments{others}"
         ))
+    }
+
+    /// Whether exceptions or panics may leave functions of the program or library: it raises or
+    /// resumes them, or has the runtime of C++ or Rust in itself.
+    pub fn raises_exceptions(&self) -> bool {
+        const RAISED: [&str; 5] = [
+            "__cxa_throw",
+            "__cxa_rethrow",
+            "_Unwind_RaiseException",
+            "_Unwind_Resume",
+            "_Unwind_Resume_or_Rethrow",
+        ];
+        let Some(file) = self.files.first() else { return false };
+        let is_raised = |s: &object::Symbol<'a, '_>| {
+            s.is_undefined() && s.name().is_ok_and(|name| RAISED.contains(&name))
+        };
+        // C programs that are static have the unwinder, too, without what would raise anything.
+        let is_runtime = |s: &CodeSymbol<'_, 'a>| {
+            s.code
+                && s.name()
+                    .is_some_and(|name| name == "__cxa_throw" || name.contains("rust_start_panic"))
+        };
+        file.dynamic_symbols().any(|s| is_raised(&s)) || self.found().any(|s| is_runtime(&s))
     }
 
     /// Whether the program or library has code that was compiled from Go.

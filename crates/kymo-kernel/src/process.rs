@@ -593,6 +593,44 @@ impl Signals {
         self.is_typed.load(Ordering::Relaxed)
     }
 
+    /// Whether the last signal has reached a command, too: its keys were typed, and the command is
+    /// still in the process group that the terminal sends them to.
+    pub fn has_reached(&self, command: &GatedChild) -> bool {
+        let group = rustix::process::getpgid(rustix::process::Pid::from_raw(command.pid));
+        self.is_typed() && group.is_ok_and(|group| group == rustix::process::getpgrp())
+    }
+
+    /// Ends a command that still runs when its observation is over, by SIGTERM. One that keys have
+    /// asked to end does so in its own way: many end immediately at a second signal, without what
+    /// they do at the first one.
+    ///
+    /// # Errors
+    /// If it cannot be waited for.
+    pub fn end_command(&self, command: &mut GatedChild) -> io::Result<Exit> {
+        if command.try_wait()?.is_none() && !self.has_reached(command) {
+            let _ = command.kill(Signal::Term.number());
+        }
+        self.wait_for_end(command)
+    }
+
+    /// Waits for the end of a command that was asked to end; a further signal sends it SIGTERM.
+    ///
+    /// # Errors
+    /// If it cannot be waited for.
+    pub fn wait_for_end(&self, command: &mut GatedChild) -> io::Result<Exit> {
+        loop {
+            if let Some(exit) = command.try_wait()? {
+                return Ok(exit);
+            }
+            self.wait(Some(command), None)?;
+            while let Some(signal) = self.next()? {
+                if signal.is_end() {
+                    let _ = command.kill(Signal::Term.number());
+                }
+            }
+        }
+    }
+
     /// Waits until a signal arrives or the command ends, at most for `most`.
     pub fn wait(&self, command: Option<&GatedChild>, most: Option<Duration>) -> io::Result<()> {
         let mut fds = vec![descriptors::readable(&self.fd)];

@@ -99,7 +99,8 @@ note_kinds! {
         "An unknown command received over `--control` was ignored."
         "Commands are `enable`, `disable`, `snapshot`, `stop` and `ping`.";
     Cost "cost" [Choice]
-        "A probe needs single-stepping, which makes each hit about 15 times as expensive."
+        "A probe needs single-stepping, which makes each hit about 15 times as expensive; or times \
+         contain the cost of the probes that measured them."
         "Probe a neighboring instruction; `kymo probe bench` measures the cost on this machine.";
     Cut "cut" [Doubt]
         "Something was truncated: a stack copy, a record or a listing."
@@ -149,8 +150,9 @@ note_kinds! {
     Group "group" [Doubt]
         "An event was not counted with its group."
         "Use fewer events in the group.";
-    Hazard "hazard" [Doubt]
-        "A probe that can crash the program was added because of `--force`."
+    Hazard "hazard" [Doubt, Choice]
+        "A probe that can crash the program was added because of `--force`; as a note, one that \
+         crashes it if an exception leaves the function."
         "Probe another instruction.";
     Hidden "hidden" [Doubt]
         "The kernel hides its symbol addresses, so kernel functions have no names."

@@ -135,6 +135,11 @@ fn judge(
     planned: &mut PlannedProbes,
 ) -> Result<(), PlanError> {
     let ProbeResolver::Binary(binary) = resolver else { return Ok(()) };
+    if d.point.ret && binary.files.kind == BinaryKind::User {
+        let first = points.first().filter(|point| !binary.symbols.is_go(point.addr));
+        let hazard = first.and_then(|p| binary.judge_unwinding(p.addr, points.len() - 1));
+        planned.notes.extend(hazard.map(ProbeHazard::into_note));
+    }
     for point in points {
         let safety = binary.judge(point);
         let is_user = binary.files.kind == BinaryKind::User;

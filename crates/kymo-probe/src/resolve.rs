@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use kymo_debuginfo::dwarf::{DwarfError, Sections};
-use kymo_debuginfo::{CodeSymbols, demangle};
+use kymo_debuginfo::{CodeSymbols, NamedSymbol, demangle};
 use kymo_model::glob::{glob_match, is_glob};
 use kymo_model::probe::{
     FetchArg, FetchBase, FetchExpr, FetchType, ProbeDefinition, ProbeKind, ProbeTarget,
@@ -257,16 +257,16 @@ impl<'a> ProbedBinary<'a> {
         let wanted = d.point.function.as_deref().unwrap_or_default();
         let glob = is_glob(wanted);
         let mut found: Vec<ProbePoint> = Vec::new();
-        for symbol in self.symbols.all().filter(|s| s.code) {
+        let is_wanted = |symbol: &NamedSymbol<'_>| {
             let readable = demangle(symbol.name);
             let plain = readable.split('@').next().unwrap_or(&readable);
-            let hit = symbol.name == wanted
+            symbol.name == wanted
                 || readable == wanted
                 || plain == wanted
-                || (glob && glob_match(wanted, &readable));
-            if !hit || found.iter().any(|f| f.entry == Some(symbol.addr)) {
-                continue;
-            }
+                || (glob && glob_match(wanted, &readable))
+        };
+        for symbol in self.symbols.functions(is_wanted) {
+            let readable = demangle(symbol.name);
             if found.len() >= options.max_probes {
                 return Err(PointError::TooMany { limit: options.max_probes }.into());
             }

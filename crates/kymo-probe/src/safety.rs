@@ -2,7 +2,7 @@
 //! kernel be probed there, can arming it do harm.
 
 use kymo_debuginfo::instruction::{self, At, Cost};
-
+use kymo_model::{Note, NoteKind, counted};
 use kymo_symbols::debug_files::BinaryKind;
 
 use crate::point_finder::ProbePoint;
@@ -15,6 +15,13 @@ pub struct ProbeHazard {
     pub what: String,
     /// A better point.
     pub advice: String,
+}
+
+impl ProbeHazard {
+    /// Note on a hazard that depends on what the program does.
+    pub fn into_note(self) -> Note {
+        Note::choice(NoteKind::Hazard, self.what, Some(self.advice))
+    }
 }
 
 /// Safety and cost of a probe point.
@@ -134,8 +141,47 @@ impl ProbedBinary<'_> {
         if !self.symbols.is_go(addr) {
             return None;
         }
+        let name = self.name_at(addr);
+        Some(ProbeHazard {
+            what: format!(
+                "{name} is Go code: a return probe replaces the return address on the stack, and \
+                 the Go runtime aborts the program when it finds that"
+            ),
+            advice: self.instead_of_return(addr, &name),
+        })
+    }
+
+    /// Judges a return probe of the function at an address of a program that may be left by
+    /// exceptions: the unwinder finds the address that the kernel put on the stack, and the
+    /// program aborts. `others` are the further functions that have the same.
+    pub fn judge_unwinding(&self, addr: u64, others: usize) -> Option<ProbeHazard> {
+        if !self.symbols.raises_exceptions() {
+            return None;
+        }
+        let name = self.name_at(addr);
+        let more = match others {
+            0 => String::new(),
+            others => {
+                format!(" or {}", counted(others as u64, "other function", "other functions"))
+            }
+        };
+        Some(ProbeHazard {
+            what: format!(
+                "an exception or panic that leaves {name}{more} ends the program while the return \
+                 is probed: unwinding stops at the replaced return address"
+            ),
+            advice: self.instead_of_return(addr, &name),
+        })
+    }
+
+    fn name_at(&self, addr: u64) -> String {
         let span = self.symbols.function_span(addr);
-        let name = span.map_or_else(|| format!("{addr:#x}"), |(name, ..)| name.to_owned());
+        span.map_or_else(|| format!("{addr:#x}"), |(name, ..)| name.to_owned())
+    }
+
+    /// Points that show what a return probe of a function would.
+    fn instead_of_return(&self, addr: u64, name: &str) -> String {
+        let span = self.symbols.function_span(addr);
         let is_x86_64 = self.symbols.machine_is_x86_64() == Some(true);
         let returns = span.filter(|_| is_x86_64).and_then(|(_, start, end)| {
             self.code(start, end).map(|code| instruction::returns(code, start))
@@ -151,13 +197,7 @@ impl ProbedBinary<'_> {
             }
             _ => ", or its return instructions".to_owned(),
         };
-        Some(ProbeHazard {
-            what: format!(
-                "{name} is Go code: a return probe replaces the return address on the stack, and \
-                 the Go runtime aborts the program when it finds that"
-            ),
-            advice: format!("probe its entry{instead}"),
-        })
+        format!("probe its entry{instead}")
     }
 
     fn code(&self, start: u64, end: u64) -> Option<&[u8]> {

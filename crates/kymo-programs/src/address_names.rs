@@ -16,7 +16,7 @@ use kymo_symbols::debug_files::BinaryFiles;
 use kymo_symbols::{Kallsyms, NameChoice, Resolver, ResolverOptions, running_symbols};
 use rustc_hash::FxHashMap;
 
-use crate::mapping_watch::MappingWatch;
+use crate::mapping_watch::{MappingWatch, apply};
 
 /// Processes whose mappings are kept.
 const PROCESSES: usize = 1024;
@@ -75,7 +75,7 @@ impl AddressNames {
 
     /// Takes the mappings of processes that were watched.
     pub(crate) fn take_mappings(&mut self, watch: &mut MappingWatch) {
-        watch.read(&mut self.mappings);
+        watch.read(&mut |record| apply(record, &mut self.mappings));
     }
 
     /// Reads the mappings of a process again; those of one that is gone stay.

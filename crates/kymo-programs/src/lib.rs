@@ -26,6 +26,7 @@ mod budget;
 mod bytes;
 mod call_span;
 mod call_texts;
+mod child_watch;
 mod error;
 mod facts;
 mod interpreted;

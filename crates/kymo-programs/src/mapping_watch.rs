@@ -16,10 +16,12 @@ use rustc_hash::FxHashMap;
 
 /// Pages of the ring of each CPU.
 const PAGES: usize = 64;
+/// Those of rings of several threads.
+const FEW_PAGES: usize = 8;
 /// Mappings of a process that are kept.
 const MOST: usize = 1 << 16;
 /// `PROT_EXEC`.
-const EXECUTABLE: u32 = 4;
+pub(crate) const EXECUTABLE: u32 = 4;
 
 /// Rings of records on mappings.
 pub(crate) struct MappingWatch {
@@ -31,6 +33,15 @@ pub(crate) struct MappingWatch {
 impl MappingWatch {
     /// Watches a process that has not executed its program yet; `None` where the kernel refuses.
     pub(crate) fn open(pid: u32) -> Option<MappingWatch> {
+        MappingWatch::with(&[pid], PAGES)
+    }
+
+    /// Watches threads of a process, and what they start; `None` where the kernel refuses.
+    pub(crate) fn of_threads(threads: &[u32]) -> Option<MappingWatch> {
+        MappingWatch::with(threads, if threads.len() > 1 { FEW_PAGES } else { PAGES })
+    }
+
+    fn with(threads: &[u32], pages: usize) -> Option<MappingWatch> {
         let attr = Attr {
             kind: EventType::SOFTWARE,
             config: sw::DUMMY,
@@ -47,16 +58,18 @@ impl MappingWatch {
         };
         let mut rings = Vec::new();
         for cpu in cpus::online() {
-            let event =
-                PerfEvent::open(&attr, pid as i32, cpu as i32, None, OpenFlags::NONE).ok()?;
-            let ring = PerfRing::map(event.as_fd(), PAGES, RingMode::Keep).ok()?;
-            rings.push((ring, event));
+            for thread in threads {
+                let (thread, cpu) = (*thread as i32, cpu as i32);
+                let event = PerfEvent::open(&attr, thread, cpu, None, OpenFlags::NONE).ok()?;
+                let ring = PerfRing::map(event.as_fd(), pages, RingMode::Keep).ok()?;
+                rings.push((ring, event));
+            }
         }
         Some(MappingWatch { rings, attr })
     }
 
-    /// Applies the records that wait to the mappings of processes.
-    pub(crate) fn read(&mut self, mappings: &mut FxHashMap<u32, Vec<ProcMapping>>) {
+    /// Hands on the records that wait, by their times.
+    pub(crate) fn read(&mut self, take: &mut dyn FnMut(&RawRecord<'_>)) {
         let mut records: Vec<(u64, Vec<u8>)> = Vec::new();
         for (ring, _) in &mut self.rings {
             let attr = &self.attr;
@@ -69,7 +82,7 @@ impl MappingWatch {
         records.sort_by_key(|record| record.0);
         for (_, bytes) in &records {
             if let Some(record) = raw(bytes) {
-                apply(&record, mappings);
+                take(&record);
             }
         }
     }
@@ -94,7 +107,8 @@ fn raw(bytes: &[u8]) -> Option<RawRecord<'_>> {
     Some(RawRecord { kind: header.kind, misc: header.misc, body, endian: Endian::NATIVE })
 }
 
-fn apply(record: &RawRecord<'_>, mappings: &mut FxHashMap<u32, Vec<ProcMapping>>) {
+/// Applies a record to the mappings of processes.
+pub(crate) fn apply(record: &RawRecord<'_>, mappings: &mut FxHashMap<u32, Vec<ProcMapping>>) {
     if record.kind == RecordKind::LOST {
         // What is not known any more is read from /proc.
         return mappings.clear();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use kymo_bpf::{
@@ -18,6 +19,7 @@ use kymo_model::{Note, NoteKind};
 use crate::actions::{ActionRunner, ProgramSinks};
 use crate::attach::ProbeAttacher;
 use crate::budget::RunBudget;
+use crate::child_watch::ChildWatch;
 use crate::error::ProgramError;
 use crate::facts::MachineFacts;
 use crate::load::{LoadedMaps, MissingProbes, ProgramLoader, create_maps};
@@ -265,6 +267,8 @@ pub struct RunningProgram {
     errors: RuntimeErrors,
     /// Mappings of the command and its children.
     mappings: Option<MappingWatch>,
+    /// Children of the process that probes are limited to.
+    children: Option<ChildWatch>,
     reported_drops: u64,
     shows_user_code: bool,
     budget: Option<RunBudget>,
@@ -313,6 +317,7 @@ impl RunningProgram {
             notes: Vec::new(),
             errors: RuntimeErrors::new(options.warnings),
             mappings: None,
+            children: None,
             reported_drops: 0,
             shows_user_code: false,
             budget: None,
@@ -333,7 +338,10 @@ impl RunningProgram {
         run.actions.is_for_terminal = options.is_for_terminal;
         run.actions.text.clone_from(&options.text);
         run.notes.extend(missing_note(&run.actions.program.missing_probes));
-        run.load_and_attach(maps, facts, options.wants_log)?;
+        let probed = run.load_and_attach(maps, facts, options.wants_log)?;
+        if let (Some(pid), false) = (facts.user_process(), probed.is_empty()) {
+            run.children = Some(ChildWatch::start(pid, options.child_pid == Some(pid), &probed));
+        }
         if run.attached == 0 {
             let probes = run.actions.program.probes.iter().flat_map(|probe| &probe.points);
             let tests = probes.filter(|p| matches!(p.target, AttachTarget::Test(_)));
@@ -355,7 +363,7 @@ impl RunningProgram {
         maps: Vec<BpfMap>,
         facts: &MachineFacts,
         wants_log: bool,
-    ) -> Result<(), ProgramError> {
+    ) -> Result<Vec<PathBuf>, ProgramError> {
         let program = std::mem::take(&mut self.actions.program);
         let done = {
             let loader = ProgramLoader::new(&program, &maps, facts, wants_log);
@@ -386,7 +394,7 @@ impl RunningProgram {
                 let places = attacher.places.take().into_iter();
                 self.actions.names.probed = places.map(|p| (p.path, p.offset)).collect();
             }
-            done
+            done.map(|()| binaries)
         };
         self.actions.maps = ProgramMaps::of_kernel(maps, &program);
         self.actions.program = program;
@@ -571,6 +579,7 @@ impl RunningProgram {
         if let Some(fact) = excess {
             self.links.clear();
             self.notes.extend(self.watchpoints.end());
+            self.notes.extend(self.children.take().and_then(ChildWatch::note));
             self.budget = None;
             self.is_detached = true;
             self.notes.push(Note::doubt(
@@ -647,6 +656,9 @@ impl RunningProgram {
         if let Some(watch) = &mut self.mappings {
             self.actions.names.take_mappings(watch);
         }
+        if let Some(children) = &mut self.children {
+            children.read();
+        }
         let (Some(ring), actions) = (&mut self.ring, &mut self.actions) else { return Ok(0) };
         let mut result = Ok(());
         let mut behind = ring.pending();
@@ -687,6 +699,7 @@ impl RunningProgram {
     pub fn finish(mut self, sinks: &mut ProgramSinks<'_>) -> Result<ProgramSummary, ProgramError> {
         self.links.clear();
         self.notes.extend(self.watchpoints.end());
+        self.notes.extend(self.children.take().and_then(ChildWatch::note));
         self.actions.maps.settle()?;
         self.read_packets();
         let status = self.actions.exit;

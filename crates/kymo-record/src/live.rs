@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kymo_files::perfdata::write::{PerfDataWriter, synth, update};
 use kymo_files::perfdata::{EventDesc, Feature, Features};
-use kymo_kernel::process::Usage;
+use kymo_kernel::process::{GatedChild, Usage};
 use kymo_kernel::{proc_maps, process};
 use kymo_model::{AttrFlags, Note};
 
@@ -301,6 +301,11 @@ impl PerfCapture {
         Ok(gone.then_some(CaptureEnd::Task))
     }
 
+    /// Whether the signal that ended it has reached a command that another started, too.
+    pub fn has_reached(&self, command: &GatedChild) -> bool {
+        self.opened.signals.has_reached(command)
+    }
+
     /// Stops the events; what is in the rings can still be read.
     ///
     /// # Errors
@@ -321,7 +326,8 @@ impl PerfCapture {
     /// Ends it, and the command that still runs: its time is over.
     pub fn finish(mut self) -> CaptureSummary {
         let (elapsed, used) = (self.began.elapsed(), process::own_usage());
-        let exit = self.opened.child.as_mut().and_then(end_child);
+        let signals = &self.opened.signals;
+        let exit = self.opened.child.as_mut().and_then(|child| end_child(child, signals));
         let time = |u: &Usage| u.user + u.system;
         CaptureSummary {
             exit: exit.map(|e| if e.by_us { 0 } else { e.exit.code() }),

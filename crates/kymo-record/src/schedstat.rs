@@ -58,7 +58,9 @@ pub fn measure(options: &SchedStatsOptions) -> Result<SchedStatsReading, RecordE
     let after = reading(&options.cpus)?;
     drop(switch);
     let exit = match &mut child {
-        Some(child) => Some(child.wait().map_err(system("the command's end"))?.code()),
+        Some(child) => {
+            Some(signals.end_command(child).map_err(system("the command's end"))?.code())
+        }
         None => None,
     };
     Ok(SchedStatsReading { before, after, exit })
@@ -99,13 +101,7 @@ fn wait(
             over |= signal.is_end();
         }
         if let Some(child) = &mut child {
-            if child.try_wait().map_err(system("the command's end"))?.is_some() {
-                return Ok(());
-            }
-            if over {
-                // It may be gone by now.
-                let _ = child.kill(Signal::Term.number());
-            }
+            over |= child.try_wait().map_err(system("the command's end"))?.is_some();
         }
         if over {
             return Ok(());

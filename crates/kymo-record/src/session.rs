@@ -321,7 +321,7 @@ impl<'a> Session<'a> {
         let off = self.switch(false, false);
         let off = off.and(self.switch(false, true));
         let exit = match &mut self.child {
-            Some(child) if ended.is_ok() && !self.full => end_child(child),
+            Some(child) if ended.is_ok() && !self.full => end_child(child, &self.signals),
             _ => None,
         };
         ended.and_then(|()| self.drain().map(|_| ())).map_err(|e| self.failed(e))?;
@@ -456,13 +456,12 @@ pub(crate) fn about(writer: &PerfDataWriter, tids: &[u32], cpus: &[u32]) -> Vec<
 }
 
 /// Ends a command that still runs at the requested end of the recording.
-pub(crate) fn end_child(child: &mut GatedChild) -> Option<Ended> {
+pub(crate) fn end_child(child: &mut GatedChild, signals: &Signals) -> Option<Ended> {
     if let Ok(Some(exit)) = child.try_wait() {
         return Some(Ended { exit, by_us: false });
     }
-    let _ = child.kill(libc_sigterm());
-    let exit = child.wait().ok()?;
-    Some(Ended { exit, by_us: exit.code() == 128 + libc_sigterm() as u8 })
+    let exit = signals.end_command(child).ok()?;
+    Some(Ended { exit, by_us: exit.code() == 128 + Signal::Term.number() as u8 })
 }
 
 /// Outcome of a command.
@@ -471,8 +470,4 @@ pub(crate) struct Ended {
     pub(crate) exit: Exit,
     /// By the signal that we sent it.
     pub(crate) by_us: bool,
-}
-
-fn libc_sigterm() -> i32 {
-    Signal::Term.number()
 }

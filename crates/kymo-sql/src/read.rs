@@ -133,9 +133,8 @@ pub(crate) struct TablePass<'a> {
     timelines: Option<Box<Timelines>>,
     /// Names of system calls of an architecture.
     calls: fn(Option<&str>) -> CallName,
-    /// Counts of groups of which only the leader is sampled, and the names of all events.
+    /// Counts of groups of which only the leader is sampled.
     reads: Option<SampleReads>,
-    members: Vec<String>,
     limits: ReadLimits<'a>,
     /// Bytes of tables that are there already.
     held: usize,
@@ -190,7 +189,6 @@ impl<'a> TablePass<'a> {
             timelines,
             calls,
             reads: None,
-            members: Vec::new(),
             limits,
             held,
         }
@@ -223,8 +221,7 @@ impl<'a> TablePass<'a> {
         let mut sched = SchedReader::new(source.losses());
         let mut plans: LayoutMemo<ClassPlan> = LayoutMemo::default();
         if let Some(data) = source.perf(0) {
-            self.members = data.events().iter().map(|event| event.name.clone()).collect();
-            self.reads = SampleReads::of(data.events());
+            self.reads = SampleReads::of_recording(&data);
         }
         let mut span: Option<(u64, u64)> = None;
         let (mut events, mut stop) = (0u64, None);
@@ -350,13 +347,13 @@ impl<'a> TablePass<'a> {
         let ts = event.time.into();
         match plan.table {
             EventTable::Samples => {
-                let members = std::mem::take(&mut self.members);
                 let mut reads = self.reads.take();
                 if let Some(table) = self.table(TableId::PerfSample) {
                     let wants_period = table.wants("period");
                     // A sample of a group's leader is one of each event that has counted since.
                     let parts = reads.as_mut().zip(event.perf_entry());
-                    let parts = parts.and_then(|(reads, entry)| reads.parts(entry));
+                    let parts =
+                        parts.and_then(|(reads, entry)| Some((entry.events, reads.parts(entry)?)));
                     let mut row = |name: Put<'_>, period: u64| {
                         table.row([
                             ts,
@@ -374,14 +371,15 @@ impl<'a> TablePass<'a> {
                             let period = if wants_period { event.period() } else { 0 };
                             row(Put::Word(plan.name), period);
                         }
-                        Some(parts) => {
+                        Some((events, parts)) => {
                             for (member, count) in &parts {
-                                row(members.get(*member).map(String::as_str).into(), *count);
+                                let member = events.get(*member).map(|e| e.name.as_str());
+                                row(member.into(), *count);
                             }
                         }
                     }
                 }
-                (self.members, self.reads) = (members, reads);
+                self.reads = reads;
             }
             of => {
                 let id = match of {

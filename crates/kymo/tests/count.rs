@@ -4,7 +4,8 @@
 
 use kymo_kernel::bpf::{BpfObject, object_ids};
 use kymo_testkit::{
-    Need, Outcome, Workload, ledger_of, newest_peers, page_with_ledger, peer, perf, require, run,
+    Need, Outcome, TracingState, Workload, ledger_of, newest_peers, page_with_ledger, peer, perf,
+    require, run,
 };
 use serde_json::Value;
 
@@ -152,6 +153,36 @@ fn tasks_of_records_are_threads() {
     let chosen = ["--filter", "common_pid > 0 && count == 1000"];
     let page = counted(&[&["-e", "syscalls:sys_enter_write"], &chosen[..], &WRITES].concat());
     assert_eq!(page["rows"][0]["count"], 50, "{page}");
+}
+
+/// Times of short functions are largely those of the probes; of long ones they are not.
+#[test]
+fn times_of_short_functions_contain_their_probes() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Tool("gcc")]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let work = Workload::compile(
+        "short",
+        "#include <unistd.h>
+         __attribute__((noinline)) void brief(int n) { asm volatile(\"\" :: \"r\"(n)); }
+         __attribute__((noinline)) void nap(int n) { usleep(n); asm volatile(\"\"); }
+         int main() {
+             for (int i = 0; i < 200; i++) brief(i);
+             for (int i = 0; i < 5; i++) nap(2000);
+         }",
+    );
+    let said = "the times contain the cost of the probes";
+    for (function, calls, is_said) in [("brief", 200, true), ("nap", 5, false)] {
+        let file = work.arg();
+        let latency = format!("uprobe:{file}:{function} -> uretprobe:{file}:{function} by tid");
+        for more in [&["--strict"][..], &["--strict", "--interval", "60000"]] {
+            let o = count(&[more, &["--latency", &latency, "--", file]].concat()).success();
+            let is_counted = o.stdout.starts_with(&format!("{calls} latencies of "));
+            assert!(is_counted || more.len() > 1, "{}", o.stdout);
+            assert_eq!(o.stderr.contains(said), is_said, "{function} {more:?}: {}", o.stderr);
+        }
+    }
 }
 
 #[test]

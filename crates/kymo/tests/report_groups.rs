@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
 
+use std::fs::File;
+use std::process::Command;
+
 use kymo_testkit::{Need, Workload, peer, perf, require, run};
 use serde_json::Value;
 
@@ -159,6 +162,34 @@ fn samples_of_a_leader_are_of_all_threads() {
         let busy = rows(&ours).iter().filter(|row| row.contains("groups_threads")).count();
         assert!(busy >= 3, "{recorder}: {ours:?}");
     }
+}
+
+/// Events of a pipe are known only when its samples come: the counts are the same.
+#[test]
+fn samples_of_a_leader_in_a_pipe_count_as_in_a_file() {
+    if !require(&[Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("groups_pipe", SOURCE);
+    let file = w.file("pipe.data");
+    let group = ["-e", "{cpu-clock:u,page-faults:u}:S"];
+    let words = [&["record", "-q", "-o", "-"], &group[..], &["--", w.arg()]].concat();
+    let mut command = Command::new(KYMO);
+    command.args(words).stdout(File::create(&file).unwrap());
+    assert!(command.status().unwrap().success());
+    let piped = |words: &[&str]| {
+        let shell = ["-c", "cat \"$0\" | \"$@\"", &file, KYMO];
+        run("sh", [&shell[..], words].concat()).success().stdout
+    };
+    for options in [&["-n", "--show-total-period"][..], &["--event", "page-faults:u"]] {
+        let from_pipe = lines(&piped(&[&["report", "--stdio", "-i", "-"], options].concat()));
+        assert_eq!(from_pipe, ours(&file, options), "{options:?}");
+    }
+    let query = "SELECT event, count(*), sum(period) FROM perf_sample GROUP BY 1 ORDER BY 1";
+    let of_file = run(KYMO, ["sql", "--csv", &file, query]).success().stdout;
+    assert_eq!(piped(&["sql", "--csv", "-", query]), of_file);
+    assert!(of_file.contains("cpu-clock:u,") && of_file.contains("page-faults:u,"), "{of_file}");
+    assert_eq!(piped(&["script", "-i", "-"]), run(KYMO, ["script", &file]).success().stdout);
 }
 
 #[test]

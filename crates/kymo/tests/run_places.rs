@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use kymo_testkit::{Need, Outcome, Workload, peer, require, run, run_command};
+use kymo_testkit::{Need, Outcome, TracingState, Workload, peer, require, run, run_command};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
@@ -379,5 +379,195 @@ fn a_path_with_wildcards_that_exists_is_that_file() {
         process.wait().unwrap();
         assert!(listed(functions).contains(&function));
         assert!(listed(markers).contains(&marker));
+    }
+}
+
+/// A point without a file is of the program of `-p` or `-c`; USDT probes are those of all files.
+#[test]
+fn points_without_a_file_are_of_the_process() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Tool("gcc")]) {
+        return;
+    }
+    let work = Workload::compile(
+        "pathless",
+        "#include <sys/sdt.h>
+         #include <unistd.h>
+         __attribute__((noinline)) void tick(int n) { DTRACE_PROBE(app, beat); asm volatile(\"\" :: \"r\"(n)); }
+         int main(int argc, char **argv) {
+             for (int i = 0; argc > 1 || i < 5; i++) { tick(i); getppid(); if (argc > 1) usleep(2000); }
+         }",
+    );
+    let mut process = Command::new(work.arg()).arg("wait").spawn().unwrap();
+    let id = process.id().to_string();
+    let of_process = |text: &str| run(KYMO, ["run", "-q", "-p", &id, "-e", text]);
+    let outcomes = [
+        "uprobe:tick { printf(\"%s %d\\n\", func, pid); exit(); }",
+        "uprobe:cpp:tick { printf(\"%s %d\\n\", func, pid); exit(); }",
+        "uretprobe:ti?k { printf(\"%s %d\\n\", func, pid); exit(); }",
+        "usdt:beat { printf(\"tick %d\\n\", pid); exit(); }",
+        "uprobe:*:getppid { printf(\"tick %d\\n\", pid); exit(); }",
+    ]
+    .map(|text| (text, of_process(text)));
+    let of_library = of_process("uprobe:getppid { exit(); }");
+    let of_none = of_process("uprobe:no_such_function { exit(); }");
+    process.kill().unwrap();
+    process.wait().unwrap();
+    for (text, o) in outcomes {
+        let o = o.success();
+        assert!(o.stdout.contains(&format!("tick {id}\n")), "{text}: {}", o.stdout);
+    }
+    assert!(of_library.stderr.contains("`uprobe:*:getppid` finds it in "), "{}", of_library.stderr);
+    assert!(!of_none.stderr.contains("uprobe:*:"), "{}", of_none.stderr);
+
+    let count = "uprobe:tick { @ = count(); }";
+    let o = run(KYMO, ["run", "-q", "-c", work.arg(), "-e", count]).success();
+    assert_eq!(o.stdout.trim(), "@: 5");
+    let o = run(KYMO, ["run", "-e", count]);
+    assert_eq!(o.status, 1);
+    assert!(o.stderr.contains("write the path of a program or library"), "{}", o.stderr);
+}
+
+/// A function with several names is listed by the wanted one that perf prefers, here by
+/// construction: strong before weak, then global before local, then few underscores.
+#[test]
+fn functions_have_the_best_of_the_names_that_match() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Tool("gcc")]) {
+        return;
+    }
+    let work = Workload::compile(
+        "aliases",
+        "__attribute__((noinline)) int zeta(int n) { asm volatile(\"\"); return n + 1; }
+         int __inner_zeta(int) __attribute__((alias(\"zeta\")));
+         int a_weak_zeta(int) __attribute__((weak, alias(\"zeta\")));
+         static int a_local_zeta(int) __attribute__((used, alias(\"zeta\")));
+         int main() { int s = 0; for (int i = 0; i < 5; i++) s = zeta(s); return s - 5; }",
+    );
+    for (pattern, name) in [
+        ("*zeta", "zeta"),
+        ("*_zeta", "__inner_zeta"),
+        ("a_*", "a_local_zeta"),
+        ("a_w*", "a_weak_zeta"),
+        ("__inner_zeta", "__inner_zeta"),
+    ] {
+        let point = format!("uprobe:{}:{pattern}", work.arg());
+        let text = format!("{point} {{ @[probe] = count(); }}");
+        let o = run(KYMO, ["run", "-q", "-c", work.arg(), "-e", &text]).success();
+        assert_eq!(o.stdout.trim(), format!("@[uprobe:{}:{name}]: 5", work.arg()), "{pattern}");
+        let o = run(KYMO, ["count", "--json", "-e", &point, "--", work.arg()]).success();
+        let is_there = o.stdout.contains(&format!(":{name}\""));
+        assert!(is_there || !pattern.contains('*'), "{pattern}: {}", o.stdout);
+    }
+}
+
+/// Return probes of functions that exceptions may leave are announced; those of C and entries not.
+#[test]
+fn return_probes_that_exceptions_may_meet_are_announced() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Tool("g++"), Need::Tool("gcc")]) {
+        return;
+    }
+    let _state = TracingState::take();
+    const THROWS: &str = "extern \"C\" __attribute__((noinline)) int passes(int n) {
+            if (n > 1) throw n;
+            return n;
+        }
+        int main(int argc, char **) { try { passes(argc); } catch (int) { } return 0; }";
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(file("throws.cc"), THROWS).unwrap();
+    let build = |name: &str, more: &[&str]| {
+        let (program, source) = (file(name), file("throws.cc"));
+        let words = [&["-O1", "-o", &program, &source], more].concat();
+        let _ = run("g++", words).success();
+        program
+    };
+    let work = Workload::compile(
+        "returns",
+        "__attribute__((noinline)) int passes(int n) { return n; }
+         int main(int argc, char **argv) { return passes(argc) - 1; }",
+    );
+    let throwing = [build("throws", &[]), build("throws-static", &["-static"])];
+    let said = "an exception or panic that leaves passes ends the program";
+    for (program, is_said) in
+        [(throwing[0].as_str(), true), (throwing[1].as_str(), true), (work.arg(), false)]
+    {
+        for (kind, is_said) in [("uretprobe", is_said), ("uprobe", false)] {
+            let point = format!("{kind}:{program}:passes");
+            let text = format!("{point} {{ @ = count(); }}");
+            let o = run(KYMO, ["run", "-q", "-c", program, "-e", &text]).success();
+            assert_eq!(o.stderr.contains(said), is_said, "{point}: {}", o.stderr);
+            assert_eq!(o.stdout.trim(), "@: 1", "{point}");
+            // As nothing is wrong with the result, it is a note.
+            let o = run(KYMO, ["count", "--strict", "-e", &point, "--", program]).success();
+            assert_eq!((o.stdout + &o.stderr).contains(said), is_said, "{point}");
+        }
+        let o = run(KYMO, ["probe", "-x", program, "-n", "--add", "passes%return"]).success();
+        assert_eq!((o.stdout + &o.stderr).contains(said), is_said, "{program}");
+    }
+    // kymo itself is a Rust program whose panics unwind.
+    let text = format!("uretprobe:{KYMO}:main {{ }}");
+    let o = run(KYMO, ["run", "-q", "--dry-run", "-e", &text]).success();
+    assert!(o.stderr.contains("an exception or panic that leaves main ends"), "{}", o.stderr);
+}
+
+/// Children that run a probed file are left out by `-c` and `-p`, which is reported; others are
+/// not missed.
+#[test]
+fn children_that_are_left_out_are_reported() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Tool("gcc")]) {
+        return;
+    }
+    let work = Workload::compile(
+        "children",
+        r#"
+        #include <pthread.h>
+        #include <signal.h>
+        #include <string.h>
+        #include <sys/prctl.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        __attribute__((noinline)) void hot(int n) { asm volatile("" :: "r"(n)); }
+        static void *run(void *unused) { hot(1); return unused; }
+        int main(int argc, char **argv) {
+            pthread_t thread;
+            hot(0);
+            if (strstr(argv[1], "thread")) pthread_create(&thread, 0, run, 0), pthread_join(thread, 0);
+            if (strstr(argv[1], "exec") && !fork()) execl("/bin/true", "true", (char *)0);
+            if (strstr(argv[1], "again") && !fork()) execl(argv[0], argv[0], "alone", (char *)0);
+            if (strstr(argv[1], "copy") && !fork()) { hot(2); _exit(0); }
+            if (strstr(argv[1], "beside") && !fork()) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                for (;;) { hot(3); usleep(2000); }
+            }
+            while (strstr(argv[1], "waits")) { hot(4); usleep(2000); }
+            while (wait(0) > 0) {}
+            return 0;
+        }
+        "#,
+    );
+    let said = "its children run a probed file, and their hits are left out";
+    let text = format!("uprobe:{}:hot {{ @ = count(); }}", work.arg());
+    for (how, hits, is_said) in [
+        ("alone", 1, false),
+        ("thread", 2, false),
+        ("exec", 1, false),
+        ("again", 1, true),
+        ("copy", 1, true),
+    ] {
+        let command = format!("{} {how}", work.arg());
+        let o = run(KYMO, ["run", "-q", "--strict", "-c", &command, "-e", &text]).success();
+        assert_eq!(o.stdout.trim(), format!("@: {hits}"), "{how}");
+        assert_eq!(o.stderr.contains(said), is_said, "{how}: {}", o.stderr);
+    }
+    for (how, is_said) in [("waits", false), ("waits beside", true)] {
+        let mut process = Command::new(work.arg()).arg(how).spawn().unwrap();
+        let id = process.id().to_string();
+        // Until the child is there: it comes before the first of these.
+        let text = "uprobe:hot /arg0 == 4/ { exit(); }";
+        let first = run(KYMO, ["run", "-q", "-p", &id, "-e", text]);
+        let second = run(KYMO, ["run", "-q", "-p", &id, "-e", text]);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let (first, second) = (first.success().stderr, second.success().stderr);
+        assert_eq!(second.contains(said), is_said, "{how}: {first} {second}");
     }
 }

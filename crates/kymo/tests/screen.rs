@@ -428,9 +428,10 @@ fn names_in_messages_color_nothing() {
     }
 }
 
-/// Saves for a while when it is asked to end, and ends immediately when it is asked again.
+/// Saves for a while when it is asked to end, and ends immediately when it is asked again. With a
+/// word it ignores the keys, or gets none, as it is in another process group.
 const SAVES: &str = r#"
-import os, signal, time
+import os, signal, sys, time
 times = 0
 def end(*_):
     global times
@@ -443,6 +444,13 @@ def end(*_):
     os._exit(0)
 signal.signal(signal.SIGINT, end)
 signal.signal(signal.SIGTERM, end)
+if "deaf" in sys.argv:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: (print("saved", flush=True), os._exit(0)))
+if "apart" in sys.argv:
+    os.setpgid(0, 0)
+    # Its output is its only one in the background.
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 print("ready", flush=True)
 while True:
     time.sleep(0.1)
@@ -463,6 +471,72 @@ fn a_counted_command_gets_a_key_once() {
         let (text, _) = on_terminal(None, &stat.concat(), Some(("ready", &mut press)));
         assert!(text.contains("saved") && !text.contains("forced"), "{interval:?}: {text}");
         assert!(text.contains("page-faults"), "{interval:?}: {text}");
+    }
+}
+
+/// So does a command that is recorded, traced or watched.
+#[test]
+fn a_recorded_command_gets_a_key_once() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Tool("python3")]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let program = path("saves.py");
+    std::fs::write(&program, SAVES).unwrap();
+    let (data, dat) = (path("perf.data"), path("trace.dat"));
+    let commands: [&[&str]; 9] = [
+        &["record", "-e", "page-faults", "-o", &data],
+        &["profile"],
+        &["why"],
+        &["offcpu", "report"],
+        &["trace", "-e", "sched:sched_process_exit"],
+        &["trace", "-e", "sched:sched_process_exit", "-o", &dat],
+        &["trace", "--calls", "openat"],
+        &["count", "-e", "syscalls:sys_enter_openat"],
+        &["stat", "-a", "-e", "page-faults"],
+    ];
+    for command in commands {
+        let mut press = |pty: &mut File| pty.write_all(b"\x03").unwrap();
+        let words = [command, &["--", "python3", &program]].concat();
+        let (text, _) = on_terminal(Some("cat"), &words, Some(("ready", &mut press)));
+        assert!(text.contains("saved") && !text.contains("forced"), "{command:?}: {text}");
+    }
+    for how in ["--quiet", "--no-bpf"] {
+        let command = format!("python3 {program}");
+        let mut press = |pty: &mut File| pty.write_all(b"\x03").unwrap();
+        let words = ["run", how, "-e", "interval:s:9 { }", "-c", &command];
+        let (text, _) = on_terminal(Some("cat"), &words, Some(("ready", &mut press)));
+        assert!(text.contains("saved") && !text.contains("forced"), "{how}: {text}");
+    }
+}
+
+/// A command that the keys do not reach, or that ignores them, is ended all the same.
+#[test]
+fn a_recorded_command_that_gets_no_key_is_ended() {
+    if !require(&[Need::PerfEvents, Need::Tool("python3")]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (program, data) = (path("saves.py"), path("perf.data"));
+    std::fs::write(&program, SAVES).unwrap();
+    let record = ["record", "-e", "page-faults", "-o", &data, "--", "python3", &program];
+    for (how, keys) in [("apart", 1), ("deaf", 100)] {
+        // The first is handled before one of the next comes.
+        let mut press = |pty: &mut File| {
+            let mut keyboard = pty.try_clone().unwrap();
+            std::thread::spawn(move || {
+                for _ in 0..keys {
+                    let _ = keyboard.write_all(b"\x03");
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+            });
+        };
+        let words = [&record[..], &[how]].concat();
+        let (text, _) = on_terminal(Some("cat"), &words, Some(("ready", &mut press)));
+        assert!(text.contains("saved") && !text.contains("forced"), "{how}: {text}");
     }
 }
 

@@ -39,7 +39,9 @@ impl Lowering<'_> {
                         }
                         _ => format!("No matches for {}.", point.name.replacen(':', " ", 1)),
                     };
-                    let hint = "`config = { missing_probes = \"warn\" }` continues without it";
+                    let hint = self.facts.instead_of(point).unwrap_or_else(|| {
+                        "`config = { missing_probes = \"warn\" }` continues without it".into()
+                    });
                     if let AttachTarget::Kprobe { function, .. } = &point.target
                         && !wild
                         && missing != "ignore"
@@ -53,7 +55,7 @@ impl Lowering<'_> {
                     match missing.as_str() {
                         "error" if !wild => {
                             let mut message = error_at(*position, what);
-                            message.hint = Some(hint.into());
+                            message.hint = Some(hint);
                             return Err(message);
                         }
                         "ignore" => self.missing_probes.push(point.name.clone()),

@@ -181,6 +181,8 @@ fn user_probe(parts: &[&str], at_return: bool) -> Result<AttachTarget, String> {
         [path, "cpp", function @ ..] if !function.is_empty() => (*path, "cpp", function.join(":")),
         // C++ names hold colons.
         [path, function @ ..] if !function.is_empty() => (*path, "", function.join(":")),
+        // Of the program of `-p` or `-c`.
+        [function] if !function.is_empty() => ("", "", (*function).to_owned()),
         _ => return Err("write uprobe:PATH:FUNCTION[+OFFSET]".into()),
     };
     // `BINARY@FILE:LINE`

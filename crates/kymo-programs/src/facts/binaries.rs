@@ -1,12 +1,12 @@
 //! Programs and libraries: where they are, their functions and USDT probes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use kymo_bpf::{ArgumentPlace, AttachPoint, AttachTarget, CType, FunctionArgument, FunctionFacts};
 use kymo_debuginfo::sdt::{UsdtNote, usdt_notes};
-use kymo_debuginfo::{CodeSymbols, demangle};
+use kymo_debuginfo::{CodeSymbols, NamedSymbol, demangle};
 use kymo_kernel::proc_maps;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::probe::{FetchBase, FetchType, IntegerFormat};
@@ -48,7 +48,10 @@ fn replaced_file(path: &Path, pid: u32) -> Option<PathBuf> {
 
 fn find_named_binary(name: &str, pid: Option<u32>) -> Result<PathBuf, String> {
     if name.is_empty() {
-        let pid = pid.ok_or("name a binary, or a process with -p")?;
+        let pid = pid.ok_or(
+            "write the path of a program or library before the name, or probe the program of a \
+             process with -p PID",
+        )?;
         return SystemRoot::machine().executable_of(pid).map_err(|e| format!("process {pid}: {e}"));
     }
     let pid = pid.filter(|pid| is_elsewhere(*pid));
@@ -135,6 +138,35 @@ pub(super) fn indirect_function(path: &str, name: &str, pid: Option<u32>) -> Opt
 
 /// Reason why the first of some return probes that does so ends the program that it is in.
 pub(super) fn return_hazard(points: &[AttachPoint], pid: Option<u32>) -> Option<ProbeHazard> {
+    return_probes(
+        points,
+        pid,
+        |symbols| symbols.has_go(),
+        |binary, addresses| addresses.iter().find_map(|address| binary.judge_return(*address)),
+    )
+}
+
+/// Reason why some return probes may end the program that they are in, of the first binary with
+/// exceptions.
+pub(super) fn unwinding_hazard(points: &[AttachPoint], pid: Option<u32>) -> Option<ProbeHazard> {
+    return_probes(
+        points,
+        pid,
+        |symbols| symbols.raises_exceptions(),
+        |binary, addresses| {
+            let (first, others) = addresses.split_first()?;
+            binary.judge_unwinding(*first, others.len())
+        },
+    )
+}
+
+/// Judges return probes by binary, of binaries that are of interest.
+fn return_probes(
+    points: &[AttachPoint],
+    pid: Option<u32>,
+    is_of_interest: impl Fn(&CodeSymbols<'_>) -> bool,
+    judge: impl Fn(&ProbedBinary<'_>, &[u64]) -> Option<ProbeHazard>,
+) -> Option<ProbeHazard> {
     let mut by_path: BTreeMap<&str, Vec<(&str, Option<u64>)>> = BTreeMap::new();
     for point in points {
         if let AttachTarget::Uprobe { path, function, address, at_return: true, .. } = &point.target
@@ -145,14 +177,27 @@ pub(super) fn return_hazard(points: &[AttachPoint], pid: Option<u32>) -> Option<
     by_path.into_iter().find_map(|(path, functions)| {
         let files = open(path, pid).ok()?;
         let symbols = CodeSymbols::load(files.binary(), files.debug()).ok()?;
-        if !symbols.has_go() {
+        if !is_of_interest(&symbols) {
             return None;
         }
         let binary = ProbedBinary::load(&files).ok()?;
-        functions.into_iter().find_map(|(function, address)| {
-            let named = || symbols.named(function, true).map(|symbol| symbol.addr);
-            binary.judge_return(address.or_else(named)?)
-        })
+        let addresses: Vec<u64> = match functions.as_slice() {
+            [(function, address)] => {
+                let named = || symbols.named(function, true).map(|symbol| symbol.addr);
+                address.or_else(named).into_iter().collect()
+            }
+            // One pass for all names.
+            _ => {
+                let named = symbols.all().filter(|symbol| symbol.code);
+                let named: HashMap<&str, u64> =
+                    named.map(|symbol| (symbol.plain_name(), symbol.addr)).collect();
+                let address = |(function, address): (&str, Option<u64>)| {
+                    address.or(named.get(function).copied())
+                };
+                functions.into_iter().filter_map(address).collect()
+            }
+        };
+        judge(&binary, &addresses)
     })
 }
 
@@ -199,25 +244,18 @@ pub(super) fn functions(
             is_wanted(name)
         }
     };
-    let functions = || symbols.all().filter(|s| s.code);
     // Debug files name each version of a function (`f@@LIB_1.2`, the default one, `f@LIB_1.1`).
-    let named = functions().filter_map(|s| {
-        let is_default = !s.is_versioned() || s.is_default_version();
-        if is_default && matches(s.plain_name()) {
-            Some((s.addr, s.plain_name().to_owned()))
-        } else {
-            matches(s.name).then(|| (s.addr, s.name.to_owned()))
-        }
-    });
-    let mut names: Vec<(u64, String)> = named.collect();
-    if names.is_empty() {
-        let old = functions().filter(|s| matches(s.plain_name()));
-        names.extend(old.map(|s| (s.addr, s.name.to_owned())));
+    let is_plain = |s: &NamedSymbol<'_>| {
+        (!s.is_versioned() || s.is_default_version()) && matches(s.plain_name())
+    };
+    // Each function is probed once, whatever names it has.
+    let mut found = symbols.functions(|s| is_plain(s) || matches(s.name));
+    if found.is_empty() {
+        found = symbols.functions(|s| matches(s.plain_name()));
     }
-    // One name for each address: a function shall be probed once.
-    names.sort();
-    names.dedup_by_key(|(address, _)| *address);
-    Ok((typed_path(path, &files.path), names.into_iter().map(|(_, name)| name).collect()))
+    found.sort_by_key(|s| s.addr);
+    let name = |s: &NamedSymbol<'_>| if is_plain(s) { s.plain_name() } else { s.name }.to_owned();
+    Ok((typed_path(path, &files.path), found.iter().map(name).collect()))
 }
 
 /// A binary as points name it: as it was typed, if that was a path.

@@ -77,6 +77,7 @@ impl PointCatalog<'_> {
 
     /// Returns the existing attach points of a pattern, without a limit.
     pub(crate) fn existing(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
+        let point = &self.in_process(point);
         match &point.target {
             AttachTarget::Uprobe { path, .. } | AttachTarget::Usdt { path, .. }
                 if has_wildcard(path) && !binaries::is_path(path, self.facts.pid) =>
@@ -85,6 +86,42 @@ impl PointCatalog<'_> {
             }
             _ => self.existing_in(point),
         }
+    }
+
+    /// A point without a path as one of the process of `-p`, or of the command of `-c`: functions
+    /// are those of its program, USDT probes those of all files that the process has mapped.
+    fn in_process(&self, point: &AttachPoint) -> AttachPoint {
+        let mut point = point.clone();
+        let has_process = self.facts.pid.is_some();
+        match &mut point.target {
+            // `uprobe:cpp:FUNCTION` of a process names a language.
+            AttachTarget::Uprobe { path, language, .. } if path == "cpp" && has_process => {
+                *language = std::mem::take(path);
+            }
+            AttachTarget::Usdt { path, .. } if path.is_empty() && has_process => {
+                path.push('*');
+            }
+            AttachTarget::Uprobe { path, .. } | AttachTarget::Usdt { path, .. }
+                if path.is_empty() && !has_process =>
+            {
+                path.push_str(self.facts.command.as_deref().unwrap_or(""));
+            }
+            _ => {}
+        }
+        point
+    }
+
+    /// Finds a point that the program of the process lacks in its other files.
+    pub(crate) fn instead_of(&self, missing: &AttachPoint) -> Option<String> {
+        let pid = self.facts.pid?;
+        let AttachTarget::Uprobe { path, function, .. } = &missing.target else { return None };
+        if !path.is_empty() || function.is_empty() {
+            return None;
+        }
+        let mut elsewhere = self.in_binaries(&missing.target, "*").ok()?;
+        let AttachTarget::Uprobe { path, .. } = elsewhere.pop()?.target else { return None };
+        let (kind, function) = missing.name.split_once(':')?;
+        Some(format!("`{kind}:*:{function}` finds it in {path}, which process {pid} has mapped"))
     }
 
     /// Existing attach points of a pattern whose path, if any, names one file.

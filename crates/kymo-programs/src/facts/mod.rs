@@ -28,7 +28,7 @@ use kymo_kernel::bpf::{BpfMap, MapSpec, ProbeEvent};
 use kymo_kernel::kallsyms::per_cpu_offset;
 use kymo_kernel::target;
 use kymo_kernel::tracefs::{Tracefs, TracefsError};
-use kymo_model::counted;
+use kymo_model::{Note, NoteKind, counted};
 use kymo_probe::ProbeHazard;
 use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
 use rustc_hash::FxHashMap;
@@ -46,7 +46,7 @@ pub struct MachineFacts {
     program_types: RefCell<FxHashMap<(String, String), Option<CType>>>,
     variables: RefCell<FxHashMap<(AttachPoint, String), Result<UserVariable, String>>>,
     /// Cautions that were given, each once.
-    cautions: RefCell<Vec<String>>,
+    cautions: RefCell<Vec<Note>>,
     /// Numbers of further places of source lines, by the first point of each.
     partial_lines: RefCell<FxHashMap<AttachPoint, usize>>,
     /// Types that functions of programs return.
@@ -153,15 +153,23 @@ impl MachineFacts {
     }
 
     /// Reasons why probes of the compiled programs may not count what their names suggest.
-    pub fn cautions(&self) -> Vec<String> {
+    pub fn cautions(&self) -> Vec<Note> {
         self.cautions.borrow().clone()
     }
 
-    fn find_caution(&self, points: &[AttachPoint]) -> Option<String> {
-        let first = points.first()?;
-        if let Some(hazard) = binaries::return_hazard(points, self.pid) {
-            return Some(format!("{}; {}", hazard.what, hazard.advice));
+    fn find_caution(&self, points: &[AttachPoint]) -> Option<Note> {
+        if let Some(ProbeHazard { what, advice }) = binaries::return_hazard(points, self.pid) {
+            return Some(Note::doubt(NoteKind::Hazard, what, Some(advice)));
         }
+        let unlike = self.unlike_its_name(points);
+        unlike
+            .map(|text| Note::doubt(NoteKind::Program, text, None))
+            .or_else(|| binaries::unwinding_hazard(points, self.pid).map(ProbeHazard::into_note))
+    }
+
+    /// Reason why a probe may not count what its name suggests.
+    fn unlike_its_name(&self, points: &[AttachPoint]) -> Option<String> {
+        let first = points.first()?;
         match &first.target {
             AttachTarget::Uprobe { path, function, address: None, .. } if points.len() == 1 => {
                 binaries::indirect_function(path, function, self.pid)
@@ -242,17 +250,25 @@ impl TypeFacts for MachineFacts {
         }
     }
 
+    fn instead_of(&self, missing: &AttachPoint) -> Option<String> {
+        PointCatalog { facts: self }.instead_of(missing)
+    }
+
     fn is_loaded(&self, module: &str) -> bool {
         module == "vmlinux" || self.symbols().iter().any(|(_, _, _, of)| of == Some(module))
     }
 
     fn caution(&self, points: &[AttachPoint]) -> Option<String> {
         let caution = self.find_caution(points)?;
+        let text = match &caution.advice {
+            Some(advice) => format!("{}; {advice}", caution.fact),
+            None => caution.fact.clone(),
+        };
         let mut given = self.cautions.borrow_mut();
         if !given.contains(&caution) {
-            given.push(caution.clone());
+            given.push(caution);
         }
-        Some(caution)
+        Some(text)
     }
 
     fn is_wanted(&self, point: &AttachPoint) -> bool {

@@ -418,34 +418,15 @@ impl Session<'_> {
             return Ok(());
         }
         if self.options.target != CountTarget::Command {
-            let _ = child.kill(Signal::Term.number());
-            let _ = child.wait();
+            let _ = self.signals.end_command(child);
             return Ok(());
         }
-        // The keys of a terminal have reached the command as well: many end immediately at a second
-        // signal, without what they do at the first one.
-        if ended.signal.is_none() || !self.signals.is_typed() {
+        if ended.signal.is_none() || !self.signals.has_reached(child) {
             let _ = child.kill(ended.signal.unwrap_or(Signal::Term).number());
         }
-        let exit = self.wait_for(child)?;
-        ended.exit = Some(exit);
+        let exit = self.signals.wait_for_end(child);
+        ended.exit = Some(exit.map_err(system("cannot wait for the command"))?);
         Ok(())
-    }
-
-    /// Waits for the end of a command that was asked to end; a further signal ends it.
-    fn wait_for(&self, child: &mut GatedChild) -> Result<Exit, CountError> {
-        loop {
-            let exit = child.try_wait().map_err(system("cannot wait for the command"))?;
-            if let Some(exit) = exit {
-                return Ok(exit);
-            }
-            self.signals.wait(Some(child), None).map_err(system("cannot wait"))?;
-            while let Some(signal) = self.signals.next().map_err(system("cannot read signals"))? {
-                if signal.is_end() {
-                    let _ = child.kill(Signal::Term.number());
-                }
-            }
-        }
     }
 
     /// Waits for the command's end, a signal, or the moment `until`, for which it gives none.

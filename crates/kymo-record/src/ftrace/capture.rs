@@ -555,7 +555,7 @@ impl Capture<'_> {
         if self.full {
             // The command continues; its end is not our concern.
         } else if let Some(child) = &mut self.child {
-            self.summary.exit = end_child(child).map(|e| e.exit.code());
+            self.summary.exit = end_child(child, &self.signals).map(|e| e.exit.code());
         }
         for cpu in &self.cpus {
             let stats = self.instance.stats(*cpu)?;

@@ -2,6 +2,7 @@
 //! one that is there, whose rings are read until the end. Whatever was switched on is off
 //! again when this is dropped.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -288,12 +289,12 @@ impl LiveCapture {
     /// # Errors
     /// Those of the result, and of switching off.
     pub fn end<E: From<TraceError>>(
-        self,
+        mut self,
         result: Result<Option<LiveEnd>, E>,
     ) -> Result<(LostByCpu, Option<u8>), E> {
         self.stop()?;
         if result? == Some(LiveEnd::Signal) {
-            self.end_command();
+            self.end_command().map_err(system("the command's end"))?;
         }
         let lost = self.lost();
         Ok((lost, self.finish()?))
@@ -310,12 +311,12 @@ impl LiveCapture {
         Ok(())
     }
 
-    /// Asks the command to end; it may have heard of Ctrl-C itself.
-    fn end_command(&self) {
-        if let Some(child) = &self.child {
-            // It may be gone already, which is as good.
-            let _ = child.kill(Signal::Term.number());
+    /// Ends the command, which may have got Ctrl-C itself.
+    fn end_command(&mut self) -> io::Result<()> {
+        if let Some(child) = &mut self.child {
+            self.signals.end_command(child)?;
         }
+        Ok(())
     }
 
     /// Events that the rings lost, by CPU.

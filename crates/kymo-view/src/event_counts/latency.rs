@@ -70,6 +70,11 @@ impl EventCounts<'_> {
         rows
     }
 
+    /// The shortest median of all keys, in nanoseconds.
+    pub fn shortest_median(&self) -> Option<u64> {
+        self.latency_rows().iter().map(|row| row.quantile(0.5)).min()
+    }
+
     /// The slowest of all CPUs.
     pub(super) fn slowest(&self) -> Vec<SlowLatency<'_>> {
         let number = |value: Option<&ProgramValue>| {

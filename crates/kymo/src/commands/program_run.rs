@@ -17,6 +17,8 @@ pub(crate) struct RunTarget {
     pid: Option<u32>,
     child: Option<GatedChild>,
     ends: TaskEnds,
+    /// The keys that ended the run have reached the command, too.
+    has_keys: bool,
 }
 
 const SIGTERM: i32 = 15;
@@ -44,7 +46,7 @@ impl RunTarget {
             words => Some(GatedChild::spawn(words)?),
         };
         let ends = TaskEnds::of_processes(pid.as_slice());
-        Ok(RunTarget { pid, child, ends })
+        Ok(RunTarget { pid, child, ends, has_keys: false })
     }
 
     /// Process of the command.
@@ -73,11 +75,17 @@ impl RunTarget {
         Ok(self.ends.all_ended()?)
     }
 
+    /// The run ended by a signal; `has_reached` knows whether a command has it, too.
+    pub(crate) fn interrupted(&mut self, has_reached: impl Fn(&GatedChild) -> bool) {
+        self.has_keys = self.child.as_ref().is_some_and(has_reached);
+    }
+
     /// Ends the command if it still runs; gives its status if it ended by itself.
     pub(crate) fn end(mut self) -> Option<u8> {
         let child = self.child.as_mut()?;
         match child.try_wait() {
             Ok(Some(exit)) => return Some(exit.code()),
+            Ok(None) if self.has_keys => _ = child.wait(),
             Ok(None) if child.kill(SIGTERM).is_ok() => _ = child.wait(),
             _ => {}
         }
@@ -108,6 +116,7 @@ pub(crate) fn follow_program(
             Some(Signal::Usr1) => running.handle_signal(sinks)?,
             Some(signal) if signal.is_end() => {
                 running.interrupt();
+                target.interrupted(|command| signals.has_reached(command));
                 return Ok(running);
             }
             _ => {}

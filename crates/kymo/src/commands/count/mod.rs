@@ -19,10 +19,13 @@ use kymo_bpf::{
 use kymo_events::note_blocked;
 use kymo_kernel::blocked::BlockedThreads;
 use kymo_kernel::events::Catalog;
+use kymo_kernel::probe_events::ProbeFile;
 use kymo_kernel::process::{Signal, Signals};
 use kymo_kernel::target;
 use kymo_kernel::terminal_output;
+use kymo_kernel::tracefs::Tracefs;
 use kymo_model::{Note, NoteKind};
+use kymo_probe::bench::{ProbedInstruction, hit_cost};
 use kymo_programs::{
     InterpretedProgram, MachineFacts, PrintedMap, ProgramError, ProgramOptions, ProgramSinks,
     RunningProgram, compile_program, measure_costs,
@@ -239,6 +242,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         begin: attached_at.unwrap_or_else(Instant::now),
         maps: Vec::new(),
         earlier: CountedMap::default(),
+        shortest: None,
     };
     let mut listen = |map: PrintedMap<'_>| screen.take(map);
     let (mut output, mut diagnostics) = (io::sink(), crate::streams::stderr());
@@ -270,12 +274,12 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         notes.retain(|note| !note.fact.starts_with(GONE_TASKS));
     }
     let idle = note_idle(&blocked, tids.len());
-    let cautions = opening.facts.cautions().into_iter();
-    let cautions = cautions.map(|text| Note::doubt(NoteKind::Program, text, None));
     let is_empty = screen.maps.iter().all(|map| map.entries.is_empty());
     let scope = note_children(args.pid, is_empty).into_iter();
     let scope = scope.chain(request.filter.as_ref().and_then(|_| note_kernel_numbers()));
-    let ledger = Ledger::from_notes(notes.into_iter().chain(idle).chain(scope).chain(cautions));
+    let cautions = opening.facts.cautions();
+    let notes = notes.into_iter().chain(idle).chain(scope).chain(cautions);
+    let ledger = Ledger::from_notes(notes.chain(screen.note_probe_cost()));
     screen.finish(&ledger)?;
     Ok(crate::exit::of_command(Some(status), &ledger, args.strict))
 }
@@ -476,6 +480,19 @@ impl CountOpening<'_> {
     }
 }
 
+/// Median of a latency from which on probes do not matter on any machine.
+const SHORT_NS: u64 = 500_000;
+
+/// Median from which on probes hardly matter, where their cost cannot be measured.
+const UNMEASURED_NS: u64 = 20_000;
+
+/// Whether a latency is between probes on programs.
+fn is_of_functions(text: &str) -> bool {
+    let kind = |event: &str| event.trim().split(':').next().unwrap_or_default().to_owned();
+    let is_probe = |event: &str| ["uprobe", "u", "uretprobe", "ur"].contains(&kind(event).as_str());
+    text.split_once("->").is_some_and(|(from, to)| is_probe(from) && is_probe(to))
+}
+
 /// Shows what the program prints: with an interval each time, else at the end.
 struct CountScreen<'a> {
     request: &'a CountRequest,
@@ -488,6 +505,8 @@ struct CountScreen<'a> {
     maps: Vec<CountedMap>,
     /// The result at the interval before, of a measure that only grows.
     earlier: CountedMap,
+    /// The shortest median of the intervals that were shown.
+    shortest: Option<u64>,
 }
 
 impl CountScreen<'_> {
@@ -513,7 +532,41 @@ impl CountScreen<'_> {
         }
     }
 
+    /// Note on times of functions that are not much longer than the hits of the probes take.
+    fn note_probe_cost(&self) -> Option<Note> {
+        let CountMeasure::Latency(text) = &self.request.measure else { return None };
+        if !is_of_functions(text) {
+            return None;
+        }
+        let medians = [self.shortest, self.counts().shortest_median()];
+        let shortest = medians.into_iter().flatten().min()?;
+        if shortest >= SHORT_NS {
+            return None;
+        }
+        let tracefs = Tracefs::open().ok();
+        let cost = tracefs
+            .and_then(|tracefs| hit_cost(&tracefs, ProbeFile::User, ProbedInstruction::Return));
+        let fact = match cost {
+            Some(ns) if shortest as f64 >= 10.0 * ns => return None,
+            Some(ns) => format!(
+                "the times contain the cost of the probes, {:.1} us for a call of a function that \
+                 does nothing on this machine, and that of probes on functions called within",
+                ns / 1e3
+            ),
+            None if shortest >= UNMEASURED_NS => return None,
+            None => "the times contain the cost of the probes, some microseconds for each call, \
+                     and that of probes on functions called within"
+                .to_owned(),
+        };
+        let advice = "kymo profile shows times without probes".to_owned();
+        Some(Note::choice(NoteKind::Cost, fact, Some(advice)))
+    }
+
     fn show_interval(&mut self) -> io::Result<()> {
+        if matches!(self.request.measure, CountMeasure::Latency(_)) {
+            let medians = [self.shortest, self.counts().shortest_median()];
+            self.shortest = medians.into_iter().flatten().min();
+        }
         if self.request.measure.only_grows()
             && let Some(now) = self.maps.pop()
         {

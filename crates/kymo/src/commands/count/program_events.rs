@@ -140,6 +140,7 @@ pub(super) fn run(
         begin,
         maps: tally.into_maps(),
         earlier: CountedMap::default(),
+        shortest: None,
     };
     screen.finish(&ledger)?;
     Ok(crate::exit::of_command(summary.exit_status, &ledger, args.strict))

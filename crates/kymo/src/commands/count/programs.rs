@@ -67,7 +67,11 @@ fn follow(screen: &mut CounterScreen<'_>, target: &mut RunTarget) -> anyhow::Res
     target.release()?;
     let mut next = interval.map(|interval| Instant::now() + interval);
     loop {
-        let is_over = signals.next()?.is_some_and(Signal::is_end) || target.has_ended()?;
+        let is_interrupted = signals.next()?.is_some_and(Signal::is_end);
+        if is_interrupted {
+            target.interrupted(|command| signals.has_reached(command));
+        }
+        let is_over = is_interrupted || target.has_ended()?;
         screen.watch.look();
         if is_over {
             return Ok(());

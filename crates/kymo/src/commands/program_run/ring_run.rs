@@ -221,6 +221,7 @@ impl RingRun {
         let events = feed.events;
         feed.result?;
         notes.extend_from_slice(capture.notes());
+        target.interrupted(|command| capture.has_reached(command));
         let finished = capture.finish();
         let lost = samples.into_summary().live_notes();
         notes.extend(lost.into_iter().map(|note| match (larger, note.kind) {

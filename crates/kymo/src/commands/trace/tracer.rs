@@ -82,10 +82,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let signalled = result?;
     let code = match &mut child {
         Some(child) => {
-            if signalled {
-                let _ = child.kill(Signal::Term.number());
-            }
-            child.wait()?.code()
+            let exit = if signalled { signals.end_command(child)? } else { child.wait()? };
+            exit.code()
         }
         None => 0,
     };

@@ -211,8 +211,7 @@ impl Run<'_> {
         if let Some(child) = &mut self.child
             && self.exit.is_none()
         {
-            child.kill(Signal::Term.number())?;
-            self.exit = Some(child.wait()?.code());
+            self.exit = Some(self.signals.end_command(child)?.code());
         }
         Ok(())
     }
