@@ -8,6 +8,24 @@ use rustc_hash::FxHashMap;
 /// Counts of a group's events since the sample before: number of the event, and count.
 pub type ReadParts = Box<[(usize, u64)]>;
 
+/// What an event of a group counted since the sample before.
+struct ReadPart {
+    event: usize,
+    id: u64,
+    part: u64,
+}
+
+/// A sample of a group as the sample of one of its events.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberSample<'e> {
+    /// The record, of that event.
+    pub entry: Entry<'e>,
+    /// Id of the event.
+    pub id: u64,
+    /// What it counted since the sample before.
+    pub period: u64,
+}
+
 /// The counts of the last samples.
 #[derive(Debug, Default)]
 pub struct SampleReads {
@@ -41,6 +59,26 @@ impl SampleReads {
 
     /// The parts of a sample; `None` where it has its weight as others have.
     pub fn parts(&mut self, entry: &Entry<'_>) -> Option<ReadParts> {
+        Some(self.read(entry)?.into_iter().map(|p| (p.event, p.part)).collect())
+    }
+
+    /// A sample as those of the events of its group that counted anything since the sample before;
+    /// `None` where it is of its own event alone.
+    pub fn member_samples<'e>(&mut self, entry: &Entry<'e>) -> Option<Vec<MemberSample<'e>>> {
+        let leader = entry.desc();
+        let as_member = |p: ReadPart| {
+            // The record has the fields of the leader.
+            let is_alike = entry.events.get(p.event).zip(leader).is_some_and(|(own, leader)| {
+                own.attr.sample_type == leader.attr.sample_type
+                    && own.attr.read_format == leader.attr.read_format
+            });
+            let event = if is_alike { p.event } else { entry.event };
+            MemberSample { entry: Entry { event, ..*entry }, id: p.id, period: p.part }
+        };
+        Some(self.read(entry)?.into_iter().map(as_member).collect())
+    }
+
+    fn read(&mut self, entry: &Entry<'_>) -> Option<Vec<ReadPart>> {
         let attr = &entry.desc()?.attr;
         if !attr.sample_type.contains(SampleType::READ) {
             return None;
@@ -58,9 +96,9 @@ impl SampleReads {
             let last = self.last.entry((id, thread)).or_default();
             let part = count.saturating_sub(std::mem::replace(last, count));
             if part > 0 {
-                parts.push((event, part));
+                parts.push(ReadPart { event, id, part });
             }
         }
-        Some(parts.into())
+        Some(parts)
     }
 }

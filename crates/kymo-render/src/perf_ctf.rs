@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kymo_analysis::sample_reads::{MemberSample, SampleReads};
 use kymo_events::perf_data::{TracepointPayloads, payload_endian};
 use kymo_files::ctf::types::{
     ClockClass, Encoding, EnvValue, EventClass, FieldPath, Int, Metadata, StreamClass, Struct,
@@ -37,6 +38,8 @@ pub struct PerfCtf {
     events: usize,
     /// Also records that are no samples.
     all: bool,
+    /// Counts of groups of which only the leader is sampled.
+    reads: Option<SampleReads>,
     /// Open packets by CPU.
     open: BTreeMap<u32, OpenPacket>,
     /// Samples, and other records.
@@ -59,6 +62,7 @@ impl PerfCtf {
             payloads: TracepointPayloads::default(),
             events: data.events().len(),
             all,
+            reads: SampleReads::of(data.events()),
             open: BTreeMap::new(),
             written: (0, 0),
             malformed: 0,
@@ -138,10 +142,11 @@ impl PerfCtf {
         metadata
     }
 
-    /// Takes a record; a packet that is full comes out, with its CPU.
-    pub fn record(&mut self, entry: &Entry<'_>) -> Option<(u32, Vec<u8>)> {
+    /// Takes a record; a packet that is full comes out, with its CPU. A sample that is not wanted
+    /// is not written.
+    pub fn record(&mut self, entry: &Entry<'_>, is_wanted: bool) -> Option<(u32, Vec<u8>)> {
         let cpu = match entry.raw.kind {
-            RecordKind::SAMPLE => self.sample(entry),
+            RecordKind::SAMPLE => self.samples(entry, is_wanted),
             _ if self.all => self.other(entry),
             _ => None,
         }?;
@@ -154,12 +159,28 @@ impl PerfCtf {
         std::mem::take(&mut self.open).into_iter().map(|(cpu, packet)| (cpu, packet.close(cpu)))
     }
 
-    fn sample(&mut self, entry: &Entry<'_>) -> Option<u32> {
+    /// A sample, or those of the events of a group of which only the leader is sampled.
+    fn samples(&mut self, entry: &Entry<'_>, is_wanted: bool) -> Option<u32> {
+        // Also one that is not wanted has counts that the next one's count from.
+        match self.reads.as_mut().and_then(|reads| reads.member_samples(entry)) {
+            _ if !is_wanted => None,
+            Some(members) => {
+                let written = members.iter().map(|m| self.sample(&m.entry, Some(m)));
+                written.fold(None, |last, cpu| cpu.or(last))
+            }
+            None => self.sample(entry, None),
+        }
+    }
+
+    fn sample(&mut self, entry: &Entry<'_>, member: Option<&MemberSample<'_>>) -> Option<u32> {
         let desc = entry.desc()?;
-        let Ok(sample) = Sample::parse(&entry.raw, &desc.attr) else {
+        let Ok(mut sample) = Sample::parse(&entry.raw, &desc.attr) else {
             self.malformed += 1;
             return None;
         };
+        if let Some(member) = member {
+            (sample.id, sample.period) = (Some(member.id), Some(member.period));
+        }
         let cpu = stream_of(sample.cpu);
         let out = self.open.entry(cpu).or_default().event(entry.event, sample.time);
         let word = |out: &mut Vec<u8>, value: Option<u64>| {

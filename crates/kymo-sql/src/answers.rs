@@ -104,8 +104,9 @@ fn contention(source: &EventSource, _: AnswerWords) -> Made {
     Ok((table.answer(LockGroup::Caller), notes))
 }
 
-fn futexes(source: &EventSource, _: AnswerWords) -> Made {
-    let table = count_futexes(source, &EventSelection::default())?;
+fn futexes(source: &EventSource, words: AnswerWords) -> Made {
+    let name_of = (words.calls)(source.architecture().as_deref());
+    let table = count_futexes(source, &EventSelection::default(), name_of)?;
     let notes = table.summary.notes(source).into_iter().chain(futex_notes(&table)).collect();
     Ok((table.answer(), notes))
 }

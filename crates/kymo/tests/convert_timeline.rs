@@ -2,8 +2,11 @@
 //! `kymo offcpu report`, and their samples are those of `kymo convert -f folded`.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+mod kernel_ctf;
+
 use std::collections::BTreeMap;
 
+use kernel_ctf::{CtfClass, CtfEvent, CtfWriter};
 use kymo_testkit::run;
 use serde_json::Value;
 
@@ -358,4 +361,97 @@ fn what_a_timeline_cannot_be_of_is_refused() {
         assert_ne!(refused.status, 0);
         assert!(refused.stderr.contains(why), "{}", refused.stderr);
     }
+}
+
+const TASK: [(&str, &str); 2] = [("text", "comm"), ("int32_t", "tid")];
+const CLASSES: [CtfClass; 4] = [
+    CtfClass {
+        name: "sched_switch",
+        fields: &[
+            ("text", "prev_comm"),
+            ("int32_t", "prev_tid"),
+            ("uint64_t", "prev_state"),
+            ("text", "next_comm"),
+            ("int32_t", "next_tid"),
+        ],
+    },
+    CtfClass { name: "sched_waking", fields: &TASK },
+    CtfClass { name: "sched_wakeup", fields: &TASK },
+    CtfClass { name: "sched_wakeup_new", fields: &TASK },
+];
+
+/// A switch or wake-up: time in microseconds, field of its kind in an event of ftrace, tasks, state.
+type Change = (u64, u64, u64, u64, u64);
+
+const SWITCH: u64 = 4;
+const WAKEUP: u64 = 17;
+const WAKING: u64 = 20;
+const WAKEUP_NEW: u64 = 114;
+
+/// Some kernels do not report switches from idle tasks. What is in the recording is in the export,
+/// each event as what it is, and what is missing is said as by the answers.
+#[test]
+fn switches_without_those_before_them_are_exported() {
+    let directory = tempfile::tempdir().unwrap();
+    let changes: [Change; 10] = [
+        (0, SWITCH, 0, 1, 0),
+        (100, WAKING, 2, 0, 0),
+        (110, WAKEUP, 2, 0, 0),
+        (200, SWITCH, 1, 0, 1),
+        // From the idle task to the second one is missing.
+        (300, SWITCH, 2, 3, 2),
+        (350, WAKEUP_NEW, 4, 0, 0),
+        // A second wake-up of a task that runs ends no wait.
+        (360, WAKEUP, 3, 0, 0),
+        (400, SWITCH, 3, 0, 1),
+        (500, SWITCH, 4, 0, 16),
+        (600, SWITCH, 1, 0, 0),
+    ];
+    let event = |(time, kind, one, other, state): &Change| {
+        let kinds = [SWITCH, WAKING, WAKEUP, WAKEUP_NEW];
+        let class = kinds.iter().position(|k| k == kind).unwrap();
+        let values = match class {
+            0 => vec![*one, *one, *state, *other, *other],
+            _ => vec![*one, *one],
+        };
+        CtfEvent { time: 1_000_000_000 + time * 1000, cpu: 0, class, values }
+    };
+    let events: Vec<CtfEvent> = changes.iter().map(event).collect();
+    let path = directory.path().join("kernel");
+    CtfWriter { classes: &CLASSES, events: &events, packet: 100, without: &|_, _| false }
+        .write(&path);
+    let (path, file) = (path.to_str().unwrap(), directory.path().join("missing.pftrace"));
+    let _ = run(KYMO, ["convert", path, "-o", file.to_str().unwrap()]).success();
+    let trace = std::fs::read(file).unwrap();
+    let mut exported: Vec<Change> = Vec::new();
+    for bundle in messages(&trace, 1).into_iter().flat_map(|packet| messages(packet, 1)) {
+        for event in messages(bundle, 2) {
+            let time = (number(event, 1) - 1_000_000_000) / 1000;
+            for s in messages(event, SWITCH) {
+                exported.push((time, SWITCH, number(s, 2), number(s, 6), number(s, 4)));
+            }
+            for kind in [WAKING, WAKEUP, WAKEUP_NEW] {
+                for wakeup in messages(event, kind) {
+                    exported.push((time, kind, number(wakeup, 2), 0, 0));
+                }
+            }
+        }
+    }
+    assert_eq!(exported, changes);
+    // In the other format ends of runs without a start are instants on their CPU.
+    let chrome = run(KYMO, ["convert", "--to", "chrome", "--strict", path]).expect_status(3);
+    let page: Value = serde_json::from_str(&chrome.stdout).unwrap();
+    let ends: Vec<(u64, String)> = page["traceEvents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|e| e["ph"] == "i" && e["cat"] == "sched")
+        .map(|e| (nanos(&e["ts"]) / 1000 - 1_000_000, e["name"].as_str().unwrap().to_owned()))
+        .collect();
+    let end = |time, name: &str| (time, format!("{name} (start not recorded)"));
+    assert_eq!(ends, [end(300, "2"), end(500, "4"), end(600, "1")]);
+    let said = "3 switches from idle tasks are missing";
+    assert!(chrome.stderr.contains(said), "{}", chrome.stderr);
+    let latency = run(KYMO, ["sched", "latency", "-i", path]).success();
+    assert!(latency.stdout.contains(said), "{latency:?}");
 }

@@ -217,3 +217,22 @@ fn a_path_that_is_no_text_has_symbols() {
     let list = kymo(&[os("buildid-list"), os("--with-hits"), os("-i"), injected.as_os_str()]);
     assert!(list.success().stdout.contains("caf"));
 }
+
+/// Names with control characters are escaped where they are listed.
+#[test]
+fn names_of_injected_build_ids_are_escaped() {
+    if !require(NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let program = w.dir().join("two\nlines\x1b[31m");
+    std::fs::copy(w.program(), &program).unwrap();
+    let (program, data, injected) =
+        (program.to_str().unwrap(), w.file("control.data"), w.file("injected.data"));
+    let kymo = |args: &[&str]| kymo_testkit::run(KYMO, args).success();
+    let _ = kymo(&["record", "-q", "-e", "cpu-clock:u", "-o", &data, "--", program]);
+    let listed = kymo(&["inject", "-b", "-v", "-i", &data, "-o", &injected]).stderr;
+    let lines: Vec<&str> = listed.lines().filter(|line| line.contains("two")).collect();
+    assert!(matches!(lines[..], [line] if line.contains("lines")), "{listed:?}");
+    assert!(!listed.contains('\x1b'), "{listed:?}");
+}

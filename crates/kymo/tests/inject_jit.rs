@@ -267,6 +267,13 @@ fn functions_of_memory_that_is_made_executable_later_have_names() {
         let clock = ["record", "-q", "-k", "mono", "-F", "1000", "-e", "cpu-clock:u"];
         let command = [w.arg(), &directory, memory];
         let _ = kymo(&[&clock[..], &["-o", &file, "--"], &command].concat()).success();
+        for command in [&["report", "--stdio"][..], &["profile"]] {
+            let shown = kymo(&[command, &["-i", &file]].concat()).success();
+            let all = shown.stdout + &shown.stderr;
+            // No directory has the file of such memory.
+            assert!(!all.contains("--symfs"), "{memory}: {all}");
+            assert_eq!(all.contains("kymo inject -j"), memory == "memfd", "{memory}: {all}");
+        }
         let _ = kymo(&["inject", "-j", "-i", &file, "-o", &made]).success();
         let report = kymo(&["report", "--stdio", "-n", "-s", "dso,sym", "-i", &made]).success();
         let found = functions(&report.stdout);

@@ -400,8 +400,16 @@ fn futexes_are_waited_for_as_the_program_measured() {
     std::fs::write(&source, FUTEXES).unwrap();
     let flags = ["-O1", "-fno-omit-frame-pointer", "-pthread", "-o", &program, &source];
     assert!(std::process::Command::new("gcc").args(flags).status().unwrap().success());
-    for recording in [path("a.data"), path("b.dat")] {
-        let record = ["lock", "record", "--futex", "-q", "-o", &recording, "--", &program];
+    // All system calls by their numbers have those of futexes among them.
+    let raw = ["-e", "raw_syscalls:sys_enter", "-e", "raw_syscalls:sys_exit"];
+    let own = ["lock", "record", "--futex"];
+    for (recording, record) in [
+        (path("a.data"), &own[..]),
+        (path("b.dat"), &own),
+        (path("raw.data"), &[&["record", "-g"], &raw[..]].concat()),
+        (path("raw.dat"), &[&["trace"], &raw[..]].concat()),
+    ] {
+        let record = [record, &["-q", "-o", &recording, "--", &program]].concat();
         let said = kymo(&record).success().stdout;
         let args = ["lock", "contention", "--futex", "--comm", "futexes", "-i", &recording];
         let page = kymo(&[&args[..], &["--json"]].concat()).success().stdout;

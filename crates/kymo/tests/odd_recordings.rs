@@ -305,6 +305,37 @@ fn cpus_that_come_and_go_make_no_time() {
     assert_eq!(said.count(), 1, "{off:#}");
 }
 
+/// A recording that has the idle tasks has all tasks: another one would not have more. Where none of
+/// the kernel's tasks runs, the recording may be of some tasks.
+#[test]
+fn another_recording_is_advised_only_where_tasks_are_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (idle, one, two, three) = ((0, 0), (1, 1), (2, 2), (3, 3));
+    for (kernel, is_advised) in [(idle, false), ((4, 4), true)] {
+        let mut events = Vec::new();
+        for round in 0..20 {
+            events.push(switch(10 * round, 0, kernel, 0, one));
+            events.push(switch(10 * round + 5, 0, one, SLEEPS, kernel));
+        }
+        // The switch to the third one is missing, and so is the wake-up of the first one.
+        events.push(switch(300, 0, kernel, 0, two));
+        events.push(switch(310, 0, three, SLEEPS, kernel));
+        events.push(at(320, 0, "sched_waking", &[2, 2]));
+        let place = directory.path().join(if is_advised { "some" } else { "all" });
+        let path = write(&events, &place);
+        for args in [&["sched", "latency"][..], &["view", "--force", "-o", "/dev/null"]] {
+            let out = run(KYMO, [args, &["-i", &path]].concat()).success();
+            let said = out.stdout + &out.stderr;
+            assert!(said.contains("1 switch away from tasks"), "{args:?}: {said}");
+            assert!(said.contains("no wake-up in the recording"), "{args:?}: {said}");
+            assert_eq!(said.contains("a recording of some tasks"), is_advised, "{args:?}: {said}");
+            for advice in ["all tasks on all CPUs", "the wake-ups of all CPUs"] {
+                assert_eq!(said.contains(advice), is_advised, "{args:?}: {said}");
+            }
+        }
+    }
+}
+
 #[test]
 fn interrupts_without_a_begin_or_an_end_are_counted_and_take_no_time() {
     let directory = tempfile::tempdir().unwrap();
@@ -405,12 +436,14 @@ fn samples_behind_odd_tracing_data_are_read() {
 
 #[test]
 fn trace_data_of_hardware_are_named_and_what_is_missing_of_them() {
-    for args in [&["script", "--strict"][..], &["report", "--strict"]] {
+    let profile = ["profile", "--strict"];
+    for args in [&["script", "--strict"][..], &["report", "--strict"], &profile] {
         let outcome = made(args, "aux.data").expect_status(3);
         // A report ends with its warnings.
         let said = outcome.stdout + &outcome.stderr;
         assert!(said.contains("64 bytes of Intel PT are not decoded"), "{args:?}: {said}");
         assert!(said.contains("1 of 1 piece of Intel PT were truncated"), "{args:?}: {said}");
+        assert!(!said.contains("a higher rate"), "{args:?}: {said}");
     }
 }
 
@@ -436,6 +469,42 @@ fn each_event_of_a_sampled_group_has_its_line() {
     assert_eq!(seen, right.map(|(name, count)| json!([name, count])));
 }
 
+/// As perf 7.2 converts it: a sample of each event that counted anything.
+#[test]
+fn each_event_of_a_sampled_group_is_converted() {
+    let place = tempfile::tempdir().unwrap();
+    let [json, ctf] = ["group.json", "ctf"].map(|name| place.path().join(name));
+    let [json, ctf] = [&json, &ctf].map(|path| path.to_str().unwrap());
+    for to in [&["--to-json", json][..], &["--to-ctf", ctf]] {
+        let out = made(&[&["data", "convert"], to].concat(), "group-read.data").success();
+        assert!(out.stderr.contains("wrote 6 samples"), "{to:?}: {}", out.stderr);
+    }
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    let threads = |samples: &Vec<Value>| samples.iter().map(|s| s["tid"].as_u64()).collect();
+    let threads: Vec<Option<u64>> = json["samples"].as_array().map(threads).unwrap();
+    assert_eq!(threads, [Some(10); 6]);
+    let lines = run(KYMO, ["script", "--json", "-i", ctf]).success().stdout;
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let periods: Vec<Value> =
+        lines.map(|o| json!([o["event"], o["fields"]["perf_period"]])).collect();
+    let right = [
+        ("cycles", 1000),
+        ("instructions", 500),
+        ("cycles", 2000),
+        ("instructions", 1200),
+        ("cycles", 6000),
+        ("instructions", 300),
+    ];
+    assert_eq!(periods, right.map(|(name, count)| json!([name, count])));
+    // Of a part of the recording, too, the counts are those since the sample before it.
+    let part = place.path().join("part");
+    let to = ["data", "convert", "--time", "10%-100%", "--to-ctf", part.to_str().unwrap()];
+    let _ = made(&to, "group-read.data").success();
+    let lines = run(KYMO, ["script", "--json", "-i", part.to_str().unwrap()]).success().stdout;
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!(first["fields"]["perf_period"], 2000, "{lines}");
+}
+
 /// The sums of perf 7.2's lines: 9000 cycles and 2000 instructions.
 #[test]
 fn stacks_of_a_sampled_group_have_the_counts_of_each_event() {
@@ -446,6 +515,17 @@ fn stacks_of_a_sampled_group_have_the_counts_of_each_event() {
         assert_eq!(counts, [count], "{event}: {out:?}");
         let report = made(&["report", "-e", event], "group-read.data").success().stdout;
         assert!(report.contains(&format!("Event count (approx.): {count}\n")), "{report}");
+    }
+}
+
+/// Chains of the processor's branch records do not depend on how the program was built.
+#[test]
+fn branch_records_need_no_frame_pointers() {
+    for args in [&["report"][..], &["profile"], &["convert", "-f", "folded", "-o", "-"]] {
+        let out = made(args, "lbr-callgraph.data").success();
+        let said = out.stdout + &out.stderr;
+        assert!(!said.contains("keeps no frame pointers"), "{args:?}: {said}");
+        assert!(said.contains("branch records (LBR)"), "{args:?}: {said}");
     }
 }
 

@@ -67,6 +67,65 @@ fn parts_that_are_left_out_are_named() {
     }
 }
 
+fn copy_tree(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_tree(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Directories with streams of events whose metadata is not there, or is no file.
+#[test]
+fn traces_without_a_metadata_file_are_named() {
+    let fixture = format!("{}/tests/fixtures/ctf/x86_64/kymo-programs", env!("CARGO_MANIFEST_DIR"));
+    let inner = "ust/uid-0/shop-928-387136-0";
+    let place = tempfile::tempdir().unwrap();
+    let alone = kymo(&["script", "-i", &fixture]).success().stdout;
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage, &str); 3] = [
+        ("directory", |path| std::fs::create_dir(path).unwrap(), "its metadata is a directory"),
+        (
+            "link",
+            |path| std::os::unix::fs::symlink("nowhere", path).unwrap(),
+            "its metadata is a link that leads to no file",
+        ),
+        ("nothing", |_| (), "it has streams of events, but no metadata"),
+    ];
+    for (name, damage, reported) in damages {
+        let both = place.path().join(name);
+        copy_tree(Path::new(&fixture), &both.join("good"));
+        copy_tree(&Path::new(&fixture).join(inner), &both.join("kernel"));
+        let metadata = both.join("kernel/metadata");
+        std::fs::remove_file(&metadata).unwrap();
+        damage(&metadata);
+        for command in [&["script"][..], &["sql", "--json"]] {
+            let args = match command {
+                ["sql", ..] => {
+                    [command, &[text(&both), "SELECT count(*) FROM program_event"]].concat()
+                }
+                command => [command, &["-i", text(&both)]].concat(),
+            };
+            let out = kymo(&args).expect_status(1);
+            let all = out.stdout.clone() + &out.stderr;
+            assert!(all.contains("kernel: ") && all.contains(reported), "{args:?}: {all}");
+            assert!(command != ["script"] || out.stdout == alone, "{}", out.stdout);
+        }
+        let out = kymo(&["script", "-i", text(&both.join("kernel"))]).failure();
+        assert!(out.stderr.contains(reported), "{}", out.stderr);
+        // A directory of that name beside other files is of something else.
+        let other = both.join("good/other");
+        std::fs::create_dir_all(other.join("metadata")).unwrap();
+        std::fs::write(other.join("notes.txt"), "text").unwrap();
+        let _ = kymo(&["script", "-i", text(&both.join("good"))]).success();
+    }
+}
+
 /// A file named `-` is not standard input.
 #[test]
 fn a_file_of_that_name_is_not_standard_input() {

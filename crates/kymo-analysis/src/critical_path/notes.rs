@@ -23,7 +23,9 @@ pub fn path_notes(table: &PathTable) -> Vec<Note> {
             "{:.1} % of the path is unknown: switches or wake-ups are missing",
             percent(unknown, total)
         );
-        notes.doubt(NoteKind::Unmatched, fact, Some(RECORD));
+        let counts = &table.read.machine.counts;
+        let lacks_them = counts.wakeups == 0 || !counts.is_of_all_tasks();
+        notes.doubt(NoteKind::Unmatched, fact, lacks_them.then_some(RECORD));
     }
     let is_seen = |s: &&PathSegment| s.is_unsplit || s.kind.ended_by() != Some(WakeSource::Unseen);
     let unseen: u64 = segments().filter(|s| !is_seen(s)).map(|s| s.nanos()).sum();

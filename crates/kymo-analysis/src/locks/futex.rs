@@ -17,6 +17,9 @@ use crate::tasks::DelayStats;
 /// Entry and exit of the system call.
 pub const FUTEX_EVENTS: [&str; 2] = ["syscalls:sys_enter_futex", "syscalls:sys_exit_futex"];
 
+/// Entry and exit of all system calls: the futex calls of recordings that lack the former.
+const RAW_CALL_EVENTS: [&str; 2] = ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"];
+
 /// Most futexes that are distinguished; the rest is counted in one row.
 const MAX_ROWS: usize = 1 << 16;
 /// System calls under way at a time.
@@ -88,6 +91,8 @@ pub struct FutexTable {
 enum FutexFields {
     Enter { address: FieldId, op: FieldId },
     Exit { ret: FieldId },
+    RawEnter { id: FieldId, args: FieldId },
+    RawExit { id: FieldId, ret: FieldId },
 }
 
 impl FutexFields {
@@ -97,6 +102,15 @@ impl FutexFields {
                 address: class.field("uaddr")?,
                 op: class.field("op")?,
             });
+        }
+        if class.is_named(RAW_CALL_EVENTS[0]) {
+            return Some(FutexFields::RawEnter {
+                id: class.field("id")?,
+                args: class.field("args")?,
+            });
+        }
+        if class.is_named(RAW_CALL_EVENTS[1]) {
+            return Some(FutexFields::RawExit { id: class.field("id")?, ret: class.field("ret")? });
         }
         let is_exit = class.is_named(FUTEX_EVENTS[1]);
         is_exit.then(|| class.field("ret")).flatten().map(|ret| FutexFields::Exit { ret })
@@ -133,6 +147,9 @@ struct OpenCall {
 struct FutexCounting<'a> {
     selection: &'a EventSelection,
     losses: LossWindows,
+    name_of: fn(i64) -> Option<&'static str>,
+    /// The recording has the futex calls by their own events. A pipe reports that while it is read.
+    has_futexes: bool,
     fields: LayoutMemo<Option<FutexFields>>,
     /// Running task by CPU, where events do not name it.
     running: FxHashMap<u32, (u32, Vec<u8>)>,
@@ -153,18 +170,25 @@ struct FutexCounting<'a> {
     span: Option<(u64, u64)>,
 }
 
-/// Counts the waits of recordings for futexes: those whose entry is selected.
+/// Counts the waits of recordings for futexes: those whose entry is selected. `name_of` names a
+/// system call by its number, for recordings that have the calls by their numbers alone.
 ///
 /// # Errors
 /// If reading fails.
 pub fn count_futexes(
     source: &EventSource,
     selection: &EventSelection,
+    name_of: fn(i64) -> Option<&'static str>,
 ) -> Result<FutexTable, SourceError> {
-    let events = select_events(&[&FUTEX_EVENTS[..], &[SWITCH]].concat());
+    // A recording with both has each call twice.
+    let has_futexes = source.classes().iter().any(|class| class.is_named(FUTEX_EVENTS[0]));
+    let raw = if has_futexes { &[][..] } else { &RAW_CALL_EVENTS };
+    let events = select_events(&[&FUTEX_EVENTS[..], raw, &[SWITCH]].concat());
     let mut counting = FutexCounting {
         selection,
         losses: source.losses(),
+        name_of,
+        has_futexes,
         fields: LayoutMemo::default(),
         running: FxHashMap::default(),
         open: FxHashMap::default(),
@@ -211,6 +235,14 @@ impl FutexCounting<'_> {
             }
             return;
         };
+        if let FutexFields::RawEnter { id, .. } | FutexFields::RawExit { id, .. } = fields {
+            if self.has_futexes || number(id).and_then(self.name_of) != Some("futex") {
+                return;
+            }
+        } else if !std::mem::replace(&mut self.has_futexes, true) {
+            // They were seen to begin by the other event.
+            self.open.clear();
+        }
         self.events += 1;
         let (Some(time), Some(tid)) = (event.time, self.tid(event)) else {
             self.malformed += 1;
@@ -226,7 +258,13 @@ impl FutexCounting<'_> {
                 };
                 self.enter((tid, address as u64), FutexCall::of(op), time, event);
             }
-            FutexFields::Exit { ret } => match number(ret) {
+            FutexFields::RawEnter { args, .. } => {
+                let mut words = [0; 2];
+                event.fields().read_array(args, 6, &mut words);
+                let [address, op] = words;
+                self.enter((tid, address), FutexCall::of(op as i64), time, event);
+            }
+            FutexFields::Exit { ret } | FutexFields::RawExit { ret, .. } => match number(ret) {
                 Some(ret) => self.exit(tid, ret, time, event),
                 None => self.malformed += 1,
             },

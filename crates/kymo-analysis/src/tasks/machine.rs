@@ -51,6 +51,27 @@ pub struct SchedCounts {
     pub crowded_out: u64,
     /// Intervals while which events were lost.
     pub touching_loss: u64,
+    /// Wake-ups of any kind.
+    pub wakeups: u64,
+    /// Whether an idle task or a thread of the kernel left a CPU: a recording of some tasks has no
+    /// such event.
+    pub has_kernel_tasks: bool,
+}
+
+/// Names by which threads of the kernel begin that run on every machine.
+const KERNEL_THREADS: [&[u8]; 4] = [b"kworker/", b"ksoftirqd/", b"migration/", b"rcu_"];
+
+impl SchedCounts {
+    /// Mismatched switches that neither an idle CPU nor a choice of tasks explains.
+    pub fn unexplained(&self) -> u64 {
+        self.mismatched.saturating_sub(self.mismatched_idle + self.mismatched_unrecorded)
+    }
+
+    /// Whether the switches of all tasks seem to be recorded. A recording of the ftrace ring of some
+    /// tasks has switches from idle tasks to these, too, but the CPUs run others between them.
+    pub fn is_of_all_tasks(&self) -> bool {
+        self.has_kernel_tasks && self.unexplained().saturating_mul(10) <= self.switches
+    }
 }
 
 /// A task leaves a CPU.
@@ -326,6 +347,12 @@ impl TaskMachine {
         let (before, switched) = (slot.current, slot.switched.replace(time));
         (slot.current, slot.doubtful) = (next, false);
         let (out, next) = (out?, next?);
+        if !self.counts.has_kernel_tasks {
+            let task = self.tasks.get(out);
+            self.counts.has_kernel_tasks = task.is_some_and(|task| {
+                task.is_idle() || KERNEL_THREADS.iter().any(|name| task.comm().starts_with(name))
+            });
+        }
         let matches = before == Some(out);
         if let Some(before) = before.filter(|_| !matches) {
             self.counts.mismatched += 1;
@@ -404,6 +431,7 @@ impl TaskMachine {
         (time, cpu): (u64, u32),
         event: &RecordedEvent<'_>,
     ) -> Option<Transition> {
+        self.counts.wakeups += 1;
         if kind == WakeupKind::New {
             self.replace_used(task.tid);
         }

@@ -29,15 +29,20 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
         );
         notes.doubt(NoteKind::Unmatched, fact, None);
     }
-    let others = c.mismatched.saturating_sub(c.mismatched_idle + c.mismatched_unrecorded);
-    if others > 0 {
-        let what = counted(others, "switch", "switches");
+    if c.unexplained() > 0 {
+        let what = counted(c.unexplained(), "switch", "switches");
+        let (as_in, advice) = match c.is_of_all_tasks() {
+            true => ("", None),
+            false => (
+                ", as in a recording of some tasks only",
+                Some(format!("`{record}` records all tasks on all CPUs")),
+            ),
+        };
         let fact = format!(
-            "{what} away from tasks that their CPUs had not switched to: switches are missing, as in \
-             a recording of some tasks only; times of other tasks may be wrong"
+            "{what} away from tasks that their CPUs had not switched to: switches are \
+             missing{as_in}; times of other tasks may be wrong"
         );
-        let advice = format!("`{record}` records all tasks on all CPUs");
-        notes.doubt(NoteKind::Unmatched, fact, Some(&advice));
+        notes.doubt(NoteKind::Unmatched, fact, advice.as_deref());
     }
     if c.mismatched_unrecorded > 0 {
         let fact = "the recording is of some tasks: times of others on their CPUs are incomplete";
@@ -47,7 +52,8 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
         let what = counted(c.no_wakeup, "run of a blocked task has", "runs of blocked tasks have");
         let fact = format!("{what} no wake-up in the recording");
         let advice = format!("`{record}` records the wake-ups of all CPUs");
-        notes.doubt(NoteKind::Unmatched, fact, Some(&advice));
+        let lacks_them = c.wakeups == 0 || !c.is_of_all_tasks();
+        notes.doubt(NoteKind::Unmatched, fact, lacks_them.then_some(&*advice));
     }
     if c.backwards > 0 {
         let fact =

@@ -20,6 +20,7 @@ mod program_spans;
 mod pyramid;
 mod read;
 mod span_track;
+mod switch_list;
 mod task_list;
 
 pub use counters::{CounterOwner, CounterTrack, counted_fields};
@@ -32,6 +33,7 @@ pub use program_spans::{SpanRole, ThreadSpans};
 pub use pyramid::{PyramidLevel, build_pyramids};
 pub use read::{TraceTracks, TrackConfig, TrackCounts, TrackWakeup, WakeupList, read_tracks};
 pub use span_track::{SPANS_PER_CHUNK, SpanChunk, SpanTrack, TrackSpan};
+pub use switch_list::{ListedChange, ListedSwitch, SwitchList};
 pub use task_list::TrackTask;
 
 /// A task runs; the CPU is in the number above the flags.

@@ -20,6 +20,7 @@ use super::event_list::{EVENTS_PER_CHUNK, EventList, EventPlace, GrowingEvents};
 use super::packed::Columns;
 use super::program_spans::ProgramSpans;
 use super::span_track::{SpanTrack, TrackSpan};
+use super::switch_list::{ListedChange, ListedSwitch, SwitchList};
 use super::task_list::{TaskList, TrackTask};
 use super::{
     DETAIL_SHIFT, OPEN, OTHER_WAIT, RUNNABLE, RUNNING, SLEEPING, UNCERTAIN, UNINTERRUPTIBLE,
@@ -41,6 +42,8 @@ pub struct TrackConfig {
     pub name_of: fn(i64) -> Option<&'static str>,
     /// Bytes of fields' texts that are kept.
     pub text_limit: usize,
+    /// Switches and wake-ups are also kept one by one.
+    pub lists_switches: bool,
     /// Progress of the reading, for concurrent readers.
     pub progress: Option<Arc<TrackProgress>>,
 }
@@ -180,6 +183,8 @@ pub struct TraceTracks {
     pub calls: Vec<CallInfo>,
     /// Wake-ups.
     pub wakeups: WakeupList,
+    /// Switches and wake-ups one by one, if the configuration keeps them.
+    pub switches: SwitchList,
     /// The events.
     pub events: EventList,
     /// Spans in which events were lost.
@@ -229,6 +234,7 @@ pub fn read_tracks(
                 tracking.interval(&interval, reader.machine());
             }
             if let (Some(transition), Some(time)) = (&transition, event.time) {
+                tracking.list_switch(transition, event, reader.machine());
                 tracking.step(transition, time, reader.machine());
             }
             if reader.machine().counts.mismatched > 0 {
@@ -336,6 +342,7 @@ struct Tracking<'c> {
     /// End time of threads by number; the last one of each.
     exits: FxHashMap<u32, u64>,
     wakeups: WakeupList,
+    switches: SwitchList,
     events: GrowingEvents,
     losses: Vec<(u64, u64)>,
     /// First waits, by number of the task and begin, while no switch seems to be missing.
@@ -364,6 +371,7 @@ impl<'c> Tracking<'c> {
             counters: Counters::default(),
             exits: FxHashMap::default(),
             wakeups: WakeupList::default(),
+            switches: SwitchList::default(),
             events: GrowingEvents::default(),
             losses: Vec::new(),
             first_waits: Vec::new(),
@@ -527,6 +535,34 @@ impl<'c> Tracking<'c> {
         }
     }
 
+    /// Keeps a switch or wake-up as it was recorded.
+    fn list_switch(
+        &mut self,
+        transition: &Transition,
+        event: &RecordedEvent<'_>,
+        machine: &TaskMachine,
+    ) {
+        let (Some(time), Some(cpu)) = (event.time, event.cpu()) else { return };
+        if !self.config.lists_switches || !self.config.selection.wants_time(Some(time)) {
+            return;
+        }
+        let change = match transition {
+            Transition::Switch { out, next } => ListedChange::Switch {
+                out: self.number(machine, out.task),
+                state: out.state,
+                has_start: out.since.is_some(),
+                next: self.number(machine, next.task),
+            },
+            Transition::Wakeup { task, by, kind } => ListedChange::Wakeup {
+                kind: *kind,
+                task: self.number(machine, *task),
+                by: by.and_then(|by| self.number(machine, by)),
+            },
+            Transition::Migrate { .. } | Transition::Runtime { .. } => return,
+        };
+        self.switches.push(&ListedSwitch { time: self.since_base(time), cpu, change });
+    }
+
     fn step(&mut self, transition: &Transition, time: u64, machine: &TaskMachine) {
         match transition {
             Transition::Switch { out, next } => {
@@ -684,6 +720,7 @@ impl<'c> Tracking<'c> {
             parents,
             calls: self.decoder.calls,
             wakeups: self.wakeups,
+            switches: self.switches,
             events: self.events.finish(),
             losses: LossWindows::new(self.losses).to_spans(),
             may_have_stacks: self.may_have_stacks,

@@ -3,6 +3,7 @@
 
 use std::io::Write as _;
 
+use kymo_analysis::sample_reads::SampleReads;
 use kymo_events::EventSelection;
 use kymo_events::chain::Origin;
 use kymo_events::perf_data::payload_endian;
@@ -20,6 +21,9 @@ use crate::error::{FieldSpecError, RenderError};
 pub struct DataJsonWriter {
     text: SampleRenderer,
     selection: EventSelection,
+    /// Counts of groups of which only the leader is sampled, while the recording has `events`.
+    reads: Option<SampleReads>,
+    events: usize,
     /// Samples that were written.
     pub samples: u64,
 }
@@ -36,7 +40,7 @@ impl DataJsonWriter {
         selection: EventSelection,
     ) -> Result<DataJsonWriter, FieldSpecError> {
         let text = SampleRenderer::new(FieldSpec::parse(&[])?, options, state);
-        Ok(DataJsonWriter { text, selection, samples: 0 })
+        Ok(DataJsonWriter { text, selection, reads: None, events: 0, samples: 0 })
     }
 
     /// Samples that are shorter than their fields.
@@ -57,11 +61,23 @@ impl DataJsonWriter {
         self.text.begin_batch(state);
         for entry in records.entries() {
             match entry.raw.kind {
-                RecordKind::SAMPLE => self.sample(&entry, out)?,
+                RecordKind::SAMPLE => self.samples_of(&entry, out)?,
                 _ => self.text.pass(&entry),
             }
         }
         Ok(())
+    }
+
+    /// A sample, or those of the events of a group of which only the leader is sampled.
+    fn samples_of(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {
+        if self.events != entry.events.len() {
+            self.events = entry.events.len();
+            self.reads = SampleReads::of(entry.events);
+        }
+        match self.reads.as_mut().and_then(|reads| reads.member_samples(entry)) {
+            Some(members) => members.iter().try_for_each(|m| self.sample(&m.entry, out)),
+            None => self.sample(entry, out),
+        }
     }
 
     fn sample(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {

@@ -144,19 +144,14 @@ impl PerfRenderer {
             return Ok(());
         }
         self.follow_events(entry.events);
-        let Some(parts) = self.reads.as_mut().and_then(|reads| reads.parts(entry)) else {
+        let Some(members) = self.reads.as_mut().and_then(|reads| reads.member_samples(entry))
+        else {
             return self.write_sample(entry, out);
         };
         // A line for each event of the group that counted anything since the sample before.
-        for (event, part) in parts {
-            let is_alike =
-                entry.events.get(event).zip(entry.desc()).is_some_and(|(own, leader)| {
-                    own.attr.sample_type == leader.attr.sample_type
-                        && own.attr.read_format == leader.attr.read_format
-                });
-            let event = if is_alike { event } else { entry.event };
-            self.samples.part = Some(part);
-            self.write_sample(&Entry { event, ..*entry }, out)?;
+        for member in members {
+            self.samples.part = Some(member.period);
+            self.write_sample(&member.entry, out)?;
         }
         self.samples.part = None;
         Ok(())

@@ -1,12 +1,13 @@
 //! The trace event format of Chrome, which Perfetto's and other viewers read: who ran on each
 //! CPU, system calls of threads, their waits as asynchronous spans, samples with their stacks, all
-//! other events as instants.
+//! other events, and ends of runs whose start is not recorded, as instants.
 
 use std::io::{self, Write};
 
 use kymo_analysis::offcpu::OffCpuCause;
 use kymo_analysis::tracks::{
-    DETAIL_SHIFT, OPEN, RUNNING, TraceTracks, TrackTask, UNCERTAIN, span_state,
+    DETAIL_SHIFT, ListedChange, ListedSwitch, OPEN, RUNNING, TraceTracks, TrackTask, UNCERTAIN,
+    span_state,
 };
 
 use super::instants::Instants;
@@ -49,6 +50,7 @@ pub fn write(tracks: &TraceTracks, stacks: &Stacks, out: &mut dyn Write) -> io::
             )?;
         }
     }
+    runs_without_start(tracks, out)?;
     for (number, task) in tracks.tasks.iter().enumerate().filter(|(_, t)| is_shown(t)) {
         spans_of(tracks, task, number, out)?;
     }
@@ -107,6 +109,28 @@ pub fn write(tracks: &TraceTracks, stacks: &Stacks, out: &mut dyn Write) -> io::
         comma = ",\n";
     }
     writeln!(out, "]}}")
+}
+
+/// Ends of runs whose start is not recorded, as instants: they have no length.
+fn runs_without_start(tracks: &TraceTracks, out: &mut dyn Write) -> io::Result<()> {
+    for ListedSwitch { time, cpu, change } in tracks.switches.iter() {
+        let ListedChange::Switch { out: Some(task), has_start: false, .. } = change else {
+            continue;
+        };
+        let Some(task) = tracks.tasks.get(task as usize).filter(|t| t.tid != 0) else { continue };
+        let name =
+            format!("{} (start not recorded)", text_of(task.name_at(time.saturating_sub(1))));
+        write!(
+            out,
+            ",\n{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"sched\",\"name\":{},\"pid\":{CPUS},\"tid\":{cpu},\
+             \"ts\":{},\"args\":{{\"tid\":{},\"pid\":{}}}}}",
+            text(&name),
+            Micros(tracks.span.0 + time),
+            task.tid,
+            process(task)
+        )?;
+    }
+    Ok(())
 }
 
 /// System calls and waits of a thread. Waits lie across system calls, and are spans of their own.

@@ -4,11 +4,9 @@
 
 use std::io::{self, Write};
 
-use kymo_analysis::tracks::{
-    OPEN, RUNNABLE, RUNNING, SLEEPING, TraceTracks, TrackSpan, TrackTask, UNINTERRUPTIBLE,
-    span_state,
-};
-use rustc_hash::{FxHashMap, FxHashSet};
+use kymo_analysis::tasks::{SwitchOutState, WakeupKind};
+use kymo_analysis::tracks::{ListedChange, ListedSwitch, TraceTracks, TrackSpan, TrackTask};
+use rustc_hash::FxHashSet;
 
 use super::instants::Instants;
 use super::proto::Message;
@@ -21,9 +19,11 @@ const CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
 /// Events of a bundle.
 const BUNDLE: usize = 4096;
-/// States of a task that leaves its CPU, as the kernel's events have them.
-const EXIT_DEAD: u64 = 16;
-const STOPPED: u64 = 4;
+/// Fields of an event of ftrace, by its kind.
+const SCHED_SWITCH: u32 = 4;
+const SCHED_WAKEUP: u32 = 17;
+const SCHED_WAKING: u32 = 20;
+const SCHED_WAKEUP_NEW: u32 = 114;
 
 /// Kind of an event of a track that has no end.
 const INSTANT: u64 = 3;
@@ -216,92 +216,82 @@ fn describe_counter(event: &StackEvent, number: u64, counter: &mut Message) {
 /// Switches and wake-ups by CPU and time.
 fn ftrace_events(tracks: &TraceTracks) -> Vec<(u32, u64, Message)> {
     let base = tracks.span.0;
-    // What a task does behind a run, by its number and the end of that.
-    let mut after: FxHashMap<(usize, u64), u32> = FxHashMap::default();
-    let mut goes_on: FxHashSet<(usize, u64)> = FxHashSet::default();
-    for (number, task) in tracks.tasks.iter().enumerate() {
-        let mut run_end = None;
-        for span in task.states.spans() {
-            if run_end == Some(span.from) {
-                after.insert((number, span.from), span.code);
-            }
-            let runs = span_state(span.code) == RUNNING;
-            run_end = runs.then_some(span.to);
-            if runs && span.code & OPEN != 0 {
-                goes_on.insert((number, span.to));
-            }
-        }
-    }
-    let mut events = Vec::new();
+    let of = |number: Option<u32>| tracks.tasks.get(number? as usize).filter(|t| t.tid != 0);
     let name = |task: Option<&TrackTask>, time: u64| match task {
         Some(task) => String::from_utf8_lossy(task.name_at(time)).into_owned().into_bytes(),
         None => b"swapper".to_vec(),
     };
     let tid = |task: Option<&TrackTask>| task.map_or(0, |t| u64::from(t.tid));
-    let mut runs: Vec<Vec<(u64, u64, usize)>> = Vec::new();
-    for (cpu, track) in tracks.cpus.iter().enumerate() {
-        let mut before: Option<(u64, usize)> = None;
-        let mut switch = |time: u64, prev: Option<(u64, usize)>, next: Option<usize>| {
-            let prev_task = prev.and_then(|p| tracks.tasks.get(p.1));
-            let next_task = next.and_then(|n| tracks.tasks.get(n));
-            let state = prev.map_or(0, |(end, task)| match after.get(&(task, end)) {
-                None => EXIT_DEAD,
-                Some(code) => match span_state(*code) {
-                    RUNNABLE => 0,
-                    SLEEPING => 1,
-                    UNINTERRUPTIBLE => 2,
-                    _ => STOPPED,
-                },
-            });
-            let mut event = Message::default();
-            event.number(1, base + time);
-            event.number(2, tid(prev_task));
-            event.message(4, |s| {
-                s.bytes(1, &name(prev_task, time.saturating_sub(1)));
-                s.number(2, tid(prev_task));
-                s.number(4, state);
-                s.bytes(5, &name(next_task, time));
-                s.number(6, tid(next_task));
-            });
-            events.push((cpu as u32, base + time, event));
-        };
-        let mut own = Vec::new();
-        for span in track.spans() {
-            let task = span.code as usize;
-            own.push((span.from, span.to, task));
-            if let Some(left) = before.filter(|(end, _)| *end < span.from) {
-                switch(left.0, Some(left), None);
-                before = None;
-            }
-            switch(span.from, before, Some(task));
-            before = Some((span.to, task));
-        }
-        if let Some(left) = before.filter(|(end, task)| !goes_on.contains(&(*task, *end))) {
-            switch(left.0, Some(left), None);
-        }
-        runs.push(own);
-    }
-    for wakeup in tracks.wakeups.iter() {
-        let waker = wakeup.by.and_then(|by| tracks.tasks.get(by as usize));
-        let woken = tracks.tasks.get(wakeup.task as usize);
-        // It happened where the waker ran; of one that was not seen to run, CPU 0 stands for it.
-        let is_there = |list: &Vec<(u64, u64, usize)>| {
-            let at = list.partition_point(|r| r.1 < wakeup.time);
-            list.get(at).is_some_and(|r| r.0 <= wakeup.time && Some(r.2 as u32) == wakeup.by)
-        };
-        let cpu = runs.iter().position(is_there).unwrap_or(0);
+    let switch = |time: u64, out: Option<&TrackTask>, state: u64, next: Option<&TrackTask>| {
         let mut event = Message::default();
-        event.number(1, base + wakeup.time);
-        event.number(2, tid(waker));
-        event.message(20, |w| {
-            w.bytes(1, &name(woken, wakeup.time));
-            w.number(2, tid(woken));
-            w.number(4, 1);
+        event.number(1, base + time);
+        event.number(2, tid(out));
+        event.message(SCHED_SWITCH, |s| {
+            s.bytes(1, &name(out, time.saturating_sub(1)));
+            s.number(2, tid(out));
+            s.number(4, state);
+            s.bytes(5, &name(next, time));
+            s.number(6, tid(next));
         });
-        events.push((cpu as u32, base + wakeup.time, event));
+        event
+    };
+    let mut events = Vec::new();
+    // What runs at the start of a part of a recording was switched to before it.
+    for (cpu, track) in (0u32..).zip(&tracks.cpus) {
+        let first = track.spans().next().filter(|span| span.from == 0);
+        let is_same = |e: &ListedSwitch| {
+            let runs = first.map(|span| span.code);
+            e.cpu == cpu && matches!(e.change, ListedChange::Switch { next, .. } if next == runs)
+        };
+        let at_start = tracks.switches.iter().take_while(|e| e.time == 0);
+        if let Some(first) = first
+            && !at_start.into_iter().any(|e| is_same(&e))
+        {
+            events.push((cpu, base, switch(0, None, 0, of(Some(first.code)))));
+        }
+    }
+    for ListedSwitch { time, cpu, change } in tracks.switches.iter() {
+        let event = match change {
+            ListedChange::Switch { out, state, next, .. } => {
+                switch(time, of(out), state_number(state), of(next))
+            }
+            ListedChange::Wakeup { kind, task, by } => {
+                let field = match kind {
+                    WakeupKind::Waking => SCHED_WAKING,
+                    WakeupKind::Wakeup => SCHED_WAKEUP,
+                    WakeupKind::New => SCHED_WAKEUP_NEW,
+                };
+                let mut event = Message::default();
+                event.number(1, base + time);
+                event.number(2, tid(of(by)));
+                event.message(field, |w| {
+                    w.bytes(1, &name(of(task), time));
+                    w.number(2, tid(of(task)));
+                    w.number(4, 1);
+                });
+                event
+            }
+        };
+        events.push((cpu, base + time, event));
     }
     events.sort_by_key(|e| (e.0, e.1));
     events
+}
+
+/// `prev_state` of a switch, by the numbers that are the same in all kernels.
+fn state_number(state: SwitchOutState) -> u64 {
+    match state {
+        SwitchOutState::Runnable | SwitchOutState::Preempted => 0,
+        SwitchOutState::Blocked(letter) | SwitchOutState::Dead(letter) => match letter {
+            b'S' => 1,
+            // An idle kernel thread cannot be interrupted, either.
+            b'D' | b'I' => 2,
+            b't' => 8,
+            b'X' => 16,
+            b'Z' => 32,
+            _ => 4,
+        },
+    }
 }
 
 /// System calls of a thread, and below them the spans that its program marks: these may begin in a

@@ -481,7 +481,12 @@ pub fn page_ledger(run: &CommandRun, profile: Option<&Profile>, times: &ProfileT
 fn note_samples(ledger: &mut Ledger, profile: &Profile) {
     let empty = EventProfile::default();
     let event = profile.events.first().unwrap_or(&empty);
-    if event.samples < 100 {
+    let stats = &profile.stats;
+    if event.samples == 0 && stats.aux_bytes + stats.aux_records > 0 {
+        // A higher rate would not help.
+        let fact = "the recording has no samples of code, only hardware traces";
+        ledger.note(NoteKind::Empty, fact, None);
+    } else if event.samples < 100 {
         let samples = counted(event.samples, "sample", "samples");
         let fact = format!("only {samples}: shares are rough");
         ledger.note(NoteKind::Few, fact, Some("a higher rate (-F), or a longer run".into()));

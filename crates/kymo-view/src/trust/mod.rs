@@ -153,6 +153,11 @@ fn note_unresolved(profile: &Profile, ledger: &mut Ledger) {
     }
 }
 
+/// Whether a mapping is of a file in memory (memfd_create), which has no name to find it by.
+fn is_memory_file(name: &str) -> bool {
+    name.starts_with("/memfd:")
+}
+
 /// Weight that was spent in code without symbols.
 pub struct NamelessCode<'a> {
     /// All of it.
@@ -161,6 +166,8 @@ pub struct NamelessCode<'a> {
     pub worst: Vec<(&'a str, u64)>,
     /// Whether the file of the worst is not there, or is another one now.
     is_missing: bool,
+    /// Whether the worst is memory that a program wrote itself.
+    is_written: bool,
 }
 
 impl<'a> NamelessCode<'a> {
@@ -185,8 +192,9 @@ impl<'a> NamelessCode<'a> {
         let is_missing = first.is_some_and(|dso| {
             dso.kind == DsoKind::File && symbols.files().binary(&dso.binary()).is_none()
         });
+        let is_written = first.is_some_and(|dso| is_memory_file(&dso.long_name));
         let worst: Vec<(&str, u64)> = worst.into_iter().map(|(name, (n, _))| (name, n)).collect();
-        NamelessCode { sum: worst.iter().map(|(_, n)| n).sum(), worst, is_missing }
+        NamelessCode { sum: worst.iter().map(|(_, n)| n).sum(), worst, is_missing, is_written }
     }
 
     /// Advice that would give the worst of them its names.
@@ -197,6 +205,13 @@ impl<'a> NamelessCode<'a> {
                 "this is JIT code: have the runtime write a perf map, as with java \
                  -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, node --perf-basic-prof, \
                  python3 -X perf"
+                    .into(),
+            );
+        }
+        if self.is_written {
+            return Some(
+                "this is code in memory that a program wrote (memfd), as JIT code is: `kymo inject -j` \
+                 adds the names of a jitdump file, which the runtime writes if it is asked to"
                     .into(),
             );
         }

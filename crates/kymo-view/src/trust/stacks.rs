@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use kymo_analysis::profile::{EventProfile, Profile};
 use kymo_events::ReadSummary;
 use kymo_events::unwind::{LARGEST_COPY, Needed, Tally, UnwindStop};
-use kymo_model::{AttrFlags, NoteKind, SampleType, by_number, counted};
+use kymo_model::{AttrFlags, BranchType, NoteKind, SampleType, by_number, counted};
 use kymo_symbols::unwind::CfiError;
-use kymo_symbols::{DsoKind, Resolver};
+use kymo_symbols::{Dso, DsoKind, Resolver};
 
-use super::note_symbols;
+use super::{is_memory_file, note_symbols};
 use crate::{Ledger, percent};
 
 /// Below this share of all stacks nothing is said of one reason.
@@ -83,7 +83,7 @@ const OUTERMOST: [&str; 13] = [
 /// Up to this share of broken stacks is no reason for doubt: signals, starts and ends of functions.
 const FEW_PERCENT: f64 = 5.0;
 
-/// Notes how many stacks by frame pointers lead to where a program or a thread
+/// Notes how many stacks by frame pointers or branch records lead to where a program or a thread
 /// begins, and in which binaries the others end.
 pub fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut Ledger) {
     let attr = &event.desc.attr;
@@ -110,8 +110,8 @@ pub fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut
         let name = name.split('@').next().unwrap_or(name);
         if !OUTERMOST.contains(&name) && name != "__libc_start_main" {
             short += stack.samples;
-            let kind = outermost.dso.and_then(|id| Some(symbols.get(id)?.kind));
-            in_jit += u64::from(kind == Some(DsoKind::PerfMap)) * stack.samples;
+            let dso = outermost.dso.and_then(|id| symbols.get(id));
+            in_jit += u64::from(dso.is_some_and(may_be_jit)) * stack.samples;
             *ends.entry(symbols.dso_name(outermost.dso)).or_default() += stack.samples;
         }
     }
@@ -132,13 +132,23 @@ pub fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut
         by_number(short, "does", "do"),
         named.join(", ")
     );
-    let advice = if is_jit {
+    let is_of_branches = attr.sample_type.contains(SampleType::BRANCH_STACK)
+        && attr.branch_sample_type.contains(BranchType::CALL_STACK);
+    let advice = if is_of_branches {
+        "the processor's branch records (LBR) hold the innermost calls, up to 32: record whole \
+         stacks with --call-graph fp or dwarf"
+    } else if is_jit {
         JIT_ADVICE
     } else {
         "code there keeps no frame pointers: rebuild it with them, or record with --call-graph \
          dwarf"
     };
     ledger.note(NoteKind::FramePointers, fact, Some(advice.into()));
+}
+
+/// Whether the code of a mapping may be of a just-in-time compiler.
+fn may_be_jit(dso: &Dso) -> bool {
+    dso.kind == DsoKind::PerfMap || is_memory_file(&dso.long_name)
 }
 
 fn cut(tally: &Tally, ledger: &mut Ledger) {
@@ -186,10 +196,13 @@ fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
         let named: Vec<String> = named.collect();
         let worst = stops.first().map_or(String::new(), |(stop, _)| name(stop));
         let is_jit = stops.first().and_then(|(stop, _)| symbols.get(stop.dso?));
-        let is_jit = is_jit.is_some_and(|dso| dso.kind == DsoKind::PerfMap);
+        let is_written = is_jit.is_some_and(|dso| is_memory_file(&dso.long_name));
+        let is_jit = is_jit.is_some_and(may_be_jit);
         let (why, advice) = match cfi_error {
             // Of other memory it is not known what was there.
             Some(CfiError::Memory) if !is_jit => ("no file of that code is known", None),
+            // No directory has such a file.
+            Some(CfiError::Missing) if is_written => explain(Some(CfiError::Memory), &worst),
             error => explain(error, &worst),
         };
         let fact =

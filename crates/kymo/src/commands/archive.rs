@@ -16,6 +16,7 @@ use kymo_model::counted;
 use kymo_symbols::build_id_archive::{ArchiveWriter, INNER, unpack};
 use kymo_symbols::build_id_cache::BuildIdCache;
 use kymo_symbols::{BuildIdDirectory, Finder, ResolverOptions};
+use kymo_table::units::visible;
 
 use super::hit_binaries::{hit_binaries, stated_build_ids};
 use crate::args::symbols::DebuginfodArgs;
@@ -105,7 +106,7 @@ fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<ExitCode> {
             } else {
                 sayln!(
                     "kymo: {} of build-id {} is neither in the cache nor here",
-                    binary.display(),
+                    visible(&binary.to_string_lossy()),
                     entry.build_id
                 );
             }
@@ -189,7 +190,7 @@ fn unpack_archive(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
     let unpacked = unpack(BufReader::new(file), cache, &mut recording)
         .with_context(|| format!("cannot unpack {}", path.display()))?;
     for name in &unpacked.refused {
-        sayln!("kymo: left out {name}: not a file of a build-id cache");
+        sayln!("kymo: left out {}: not a file of a build-id cache", visible(name));
     }
     if unpacked.binaries == 0 && recordings.is_empty() {
         bail!("{} contains no files of a build-id cache", path.display());

@@ -15,6 +15,7 @@ use kymo_symbols::build_id_cache::{BinaryToAdd, BuildIdCache};
 use kymo_symbols::debug_files::BinaryFiles;
 use kymo_symbols::debuginfod::{Client, ClientConfig};
 use kymo_symbols::{Binary, BuildIdDirectory, Finder, ResolverOptions};
+use kymo_table::units::visible;
 
 /// Flags of `kymo buildid-cache`.
 #[derive(clap::Args)]
@@ -258,7 +259,7 @@ impl CacheManager {
 
     fn tell(&self, what: &str, id: BuildId, name: &Path) {
         if self.verbose {
-            sayln!("{what} {id} {}", name.display());
+            sayln!("{what} {id} {}", visible(&name.to_string_lossy()));
         }
     }
 }

@@ -17,7 +17,7 @@ use kymo_files::ctf::write::Directory;
 use kymo_files::perfdata::{PerfData, PerfDataReadStats, RecordOrder};
 use kymo_format::json_string;
 use kymo_kernel::calendar::format_utc_time;
-use kymo_model::{Note, NoteKind, RecordKind};
+use kymo_model::{Note, NoteKind};
 use kymo_render::perf_ctf::PerfCtf;
 use kymo_render::perf_script::{
     DataJsonWriter, FrameAddresses, LineStyle, SampleTextOptions, SourceOptions,
@@ -252,10 +252,8 @@ fn to_ctf(
     };
     let mut failed = Ok(());
     let stats = data.for_each(RecordOrder::Time, &mut |entry| {
-        let is_sample = entry.raw.kind == RecordKind::SAMPLE;
-        if !is_sample || selection.wants_time(entry.time) {
-            failed = ctf.record(entry).map_or(Ok(()), &mut write);
-        }
+        let packet = ctf.record(entry, selection.wants_time(entry.time));
+        failed = packet.map_or(Ok(()), &mut write);
         if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     failed.and_then(|()| ctf.finish().try_for_each(&mut write)).with_context(what)?;

@@ -21,6 +21,7 @@ use kymo_files::perfdata::{Entry, Features, PerfData};
 use kymo_kernel::system::{KernelName, SystemRoot};
 use kymo_model::{Attr, BuildId, Misc, NoteKind, RecordHeader, RecordKind, Sideband, counted};
 use kymo_symbols::debug_files::BinaryFiles;
+use kymo_table::units::visible;
 use kymo_view::Ledger;
 
 use self::aslr::AddressRemapping;
@@ -233,7 +234,8 @@ impl Injection {
         let first = known.is_none();
         if first {
             if self.verbose {
-                sayln!("build id event injected for {id} {}", key.0.display());
+                let name = key.0.to_string_lossy();
+                sayln!("build id event injected for {id} {}", visible(&name));
             }
             let kernel = entry.raw.misc.cpumode() == Misc::KERNEL;
             let name = key.0.into_os_string().into_vec();

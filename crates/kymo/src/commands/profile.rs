@@ -18,7 +18,7 @@ use kymo_analysis::offcpu::{
 use kymo_analysis::oncpu::{RecordingBegin, RecordingWindow};
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile};
 use kymo_analysis::tasks::SchedSelection;
-use kymo_events::{EventSelection, EventSource, SourceError, parse_times};
+use kymo_events::{EventSelection, EventSource, SourceError, notes_on_perf_data, parse_times};
 use kymo_files::perfdata::PerfData;
 use kymo_kernel::cpu_quota::QuotaWatch;
 use kymo_kernel::output_file::{Existing, PRIVATE, WholeFile};
@@ -431,6 +431,13 @@ fn show(
     let scope =
         WaitScope { window, before, may_count: &may_count, names: &selection, only_whole: false };
     let (mut profile, waits) = read(args, &source, (&selection, &symbols), scope)?;
+    // Where waits are counted, the notes on the records come with them.
+    if args.input.is_some()
+        && waits.is_none()
+        && let (Some(profile), Some(data)) = (&profile, source.perf(0))
+    {
+        run.notes.extend(notes_on_perf_data(&data, &profile.stats));
+    }
     let mut times = match (&mut profile, waits) {
         (Some(profile), waits) if has_records => {
             let waits = match waits {

@@ -31,7 +31,7 @@ pub(crate) fn traces(directory: &Path) -> FoundTraces {
 pub(crate) struct FoundTraces {
     /// The traces.
     pub(crate) traces: Vec<PathBuf>,
-    /// Traces whose metadata cannot be metadata, with the reason.
+    /// Directories that were meant to be traces, with the reason why they are none.
     pub(crate) broken: Vec<(PathBuf, &'static str)>,
 }
 
@@ -61,7 +61,9 @@ impl Search {
             self.found.traces.push(directory.to_owned());
             return;
         }
-        if let Some(why) = why_unreadable(directory)
+        // A search for any trace needs no reasons.
+        if self.most > 1
+            && let Some(why) = why_unreadable(directory)
             && self.found.broken.len() < MAX_TRACES
         {
             self.found.broken.push((directory.to_owned(), why));

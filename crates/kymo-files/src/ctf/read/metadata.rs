@@ -13,6 +13,10 @@ use crate::RecordingBytes;
 pub(crate) const MAGIC: u32 = 0x75d1_1d57;
 /// First bytes of metadata in plain TSDL; some tracers leave them out.
 const SIGNATURE: &[u8] = b"/* CTF 1.8";
+/// First four bytes of a packet of events, as a number.
+const PACKET_MAGIC: u32 = 0xc1fc_1fc1;
+/// Entries of a directory that are inspected for streams.
+const MAX_PROBED: usize = 64;
 /// First words of the blocks and types of TSDL.
 const WORDS: [&[u8]; 11] = [
     b"trace",
@@ -87,18 +91,49 @@ pub(crate) fn is_trace(directory: &Path) -> bool {
     is_metadata_file(&path)
 }
 
-/// Why a directory with a `metadata` file is not a trace; nothing if it is one, or has no such file.
+/// Why a directory that was meant to be a trace is not one; nothing if it is one, or has neither
+/// `metadata` nor streams.
 pub(crate) fn why_unreadable(directory: &Path) -> Option<&'static str> {
     let path = directory.join("metadata");
     match std::fs::metadata(&path) {
         Ok(m) if m.is_file() && m.len() == 0 => {
             Some("its metadata file is empty, as a killed tracer leaves it")
         }
+        Ok(m) if m.is_file() && File::open(&path).is_err() => {
+            Some("its metadata file cannot be opened")
+        }
         Ok(m) if m.is_file() && !is_metadata_file(&path) => {
             Some("its metadata file does not begin as metadata of CTF do")
         }
-        _ => None,
+        // Other things have directories of that name, too.
+        Ok(m) if m.is_dir() => {
+            has_streams(directory).then_some("its metadata is a directory, not a file")
+        }
+        Ok(m) if !m.is_file() => {
+            has_streams(directory).then_some("its metadata is not a regular file")
+        }
+        Ok(_) => None,
+        Err(_) if std::fs::symlink_metadata(&path).is_ok() => {
+            Some("its metadata is a link that leads to no file")
+        }
+        Err(_) => has_streams(directory).then_some("it has streams of events, but no metadata"),
     }
+}
+
+/// Whether one of the first files of a directory begins as a packet of events.
+fn has_streams(directory: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(directory) else { return false };
+    let is_stream = |path: &Path| {
+        // Reading something else than a file might wait.
+        let is_file = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0);
+        let mut begin = [0; 4];
+        let read = |mut file: File| file.read_exact(&mut begin);
+        is_file
+            && File::open(path).and_then(read).is_ok()
+            && [begin, [begin[3], begin[2], begin[1], begin[0]]]
+                .contains(&PACKET_MAGIC.to_le_bytes())
+    };
+    entries.flatten().take(MAX_PROBED).any(|entry| is_stream(&entry.path()))
 }
 
 /// Reads the file.

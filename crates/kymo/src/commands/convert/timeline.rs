@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use kymo_analysis::tasks::sched_notes;
 use kymo_analysis::tracks::{TrackConfig, TrackTask, read_tracks};
 use kymo_events::{ClassOrigin, EventPass, EventSelection, EventSource};
 use kymo_model::{NoteKind, counted};
@@ -32,6 +33,7 @@ pub(super) fn convert(
     let config = TrackConfig {
         selection: selection.clone(),
         name_of: source.architecture().as_deref().map_or(syscall_name, syscall_names),
+        lists_switches: true,
         text_limit: 0,
         progress: None,
     };
@@ -68,6 +70,9 @@ pub(super) fn convert(
         let advice = "record them: -e sched:sched_switch -e sched:sched_waking";
         let fact = "CPUs and waits are missing: there are no sched_switch events";
         ledger.tell(NoteKind::Events, fact, Some(advice.into()));
+    } else {
+        let record = "kymo record -a -e sched:sched_switch -e sched:sched_waking";
+        sched_notes(&tracks.sched, record).into_iter().for_each(|n| ledger.push(n));
     }
     tracks.counts.notes().into_iter().for_each(|n| ledger.push(n));
     let is_unknown = |task: &&TrackTask| task.tid != 0 && task.pid.is_none();

@@ -7,6 +7,7 @@ use kymo_analysis::locks::{
     count_contention, count_futexes, futex_notes,
 };
 use kymo_events::EventSource;
+use kymo_render::syscalls::{syscall_name, syscall_names};
 use kymo_view::Ledger;
 use kymo_view::locks::{ContentionView, FutexView, LockField};
 use kymo_view::trust::note_chains;
@@ -57,7 +58,7 @@ pub(super) struct Args {
     tid: Vec<u32>,
     /// Show waits for futexes, with the stacks of waiters and wakers
     ///
-    /// By address; needs `kymo lock record --futex`.
+    /// By address; needs `kymo lock record --futex`, or a recording of `raw_syscalls:*`.
     #[arg(long, conflicts_with_all = [
         "threads", "lock_addr", "field_separator", "type_filter", "lock_filter", "callstack_filter"
     ])]
@@ -209,7 +210,9 @@ fn has_futexes_alone(args: &Args, source: &EventSource) -> bool {
 
 fn run_futex(args: &Args, source: &EventSource) -> anyhow::Result<ExitCode> {
     let selection = args.read.selection(source, &args.pid, &args.tid)?;
-    let table = count_futexes(source, &selection)?;
+    let architecture = source.architecture();
+    let name_of: fn(i64) -> _ = architecture.as_deref().map_or(syscall_name, syscall_names);
+    let table = count_futexes(source, &selection, name_of)?;
     let notes = table.summary.notes(source).into_iter().chain(futex_notes(&table));
     let mut ledger = Ledger::from_notes(notes);
     note_chains(&table.summary, &mut ledger);

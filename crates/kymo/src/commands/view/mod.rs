@@ -117,6 +117,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = TrackConfig {
         selection: selection.clone(),
         name_of: source.architecture().as_deref().map_or(syscall_name, syscall_names),
+        lists_switches: false,
         text_limit: args.max_text.saturating_mul(1 << 20),
         progress: Some(Arc::default()),
     };
