@@ -238,7 +238,7 @@ fn counted(mut command: Command) -> anyhow::Result<Counts> {
     Ok(without_unexplained(counts, flaky, tried_alone))
 }
 
-/// How often a test that failed once beside others has to pass without them.
+/// Number of runs without others that a test has to pass if it failed once beside them.
 const TIMES_ALONE: &str = "10";
 
 /// Whether a test passes ten times of ten with nothing beside it: then it was the load that it

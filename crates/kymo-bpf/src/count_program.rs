@@ -243,7 +243,7 @@ tracepoint:sched:sched_process_exit
 ";
 
 /// Probe that removes the tasks that are gone. It happens in interrupts, at times within another
-/// program, where the kernel leaves it out; the number's next task is looked at when it is made.
+/// program, where the kernel leaves it out; the next task of that number is inspected when it is made.
 pub const GONE_TASKS: &str = "tracepoint:sched:sched_process_free";
 
 /// The end of tasks: memory and files are freed behind the event of the exit.

@@ -11,7 +11,7 @@ pub(crate) fn most_of_it(part: u64, whole: u64) -> &'static str {
     if part.saturating_mul(2) >= whole { "most of it" } else { "the largest part of it" }
 }
 
-/// The name of a task with its number, in so many columns: the number is whole.
+/// The name of a task with its number, cut to a number of columns: its number is whole.
 pub(crate) fn fit_task(label: &str, columns: usize) -> Cow<'_, str> {
     let too_many = label.chars().count().saturating_sub(columns);
     let Some((name, number)) = label.rsplit_once(':').filter(|_| too_many > 0) else {

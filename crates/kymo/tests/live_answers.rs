@@ -102,7 +102,7 @@ fn every_command_ends_with_its_command_and_its_status() {
     assert!(gone.stderr.contains("/nonexistent/program"), "{gone:?}");
 }
 
-/// Also where nobody reaps the process, as a supervisor that waits for kymo.
+/// Also where no process reaps it, as a supervisor that waits for kymo.
 #[test]
 fn every_command_ends_with_the_process_that_was_chosen() {
     if !require(&NEEDS) {

@@ -22,11 +22,11 @@ pub struct ListedSwitch {
     pub time: u64,
     /// CPU on which it happened.
     pub cpu: u32,
-    /// What happened.
+    /// Kind of the change.
     pub change: ListedChange,
 }
 
-/// What a switch or a wake-up changed.
+/// Change by a switch or a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedChange {
     /// A CPU goes from one task to another.

@@ -51,7 +51,7 @@ const MAX_PROBES: usize = 1024;
 pub(crate) const CONTEXT_AT: i32 = -8;
 pub(crate) const SCRATCH_AT: i32 = -16;
 pub(crate) const LEFT_AT: i32 = -24;
-/// What is there if that was a test, and it failed.
+/// Value there if that was a test, and it failed.
 const LEFT_FAILED: i32 = 2;
 /// Scratch entries of a program that may run on a CPU while it is interrupted there.
 const NESTED_SLOTS: i32 = 4;

@@ -62,7 +62,7 @@ fn words(list: &str) -> (bool, impl Iterator<Item = &str>) {
 fn matching(word: &str) -> Result<Vec<i64>, CallFilterError> {
     let expression = word.trim_start_matches('/');
     let regex = Regex::new(expression).map_err(|e| {
-        // The last of several lines says what is wrong.
+        // The last of several lines has the error.
         let error = e.syntax_error().map_or_else(|| e.to_string(), ToString::to_string);
         let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
         CallFilterError::Expression(expression.to_owned(), reason.to_owned())
