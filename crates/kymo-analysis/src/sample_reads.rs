@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 /// Counts of a group's events since the sample before: number of the event, and count.
 pub type ReadParts = Box<[(usize, u64)]>;
 
-/// What an event of a group counted since the sample before.
+/// Count of an event of a group since the sample before.
 struct ReadPart {
     event: usize,
     id: u64,
@@ -22,7 +22,7 @@ pub struct MemberSample<'e> {
     pub entry: Entry<'e>,
     /// Id of the event.
     pub id: u64,
-    /// What it counted since the sample before.
+    /// Count since the sample before.
     pub period: u64,
 }
 

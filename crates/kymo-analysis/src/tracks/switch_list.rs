@@ -22,11 +22,11 @@ pub struct ListedSwitch {
     pub time: u64,
     /// CPU on which it happened.
     pub cpu: u32,
-    /// What happened.
+    /// The change.
     pub change: ListedChange,
 }
 
-/// What a switch or a wake-up changed.
+/// Change that a switch or a wake-up makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedChange {
     /// A CPU goes from one task to another.
