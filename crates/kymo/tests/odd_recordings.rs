@@ -305,10 +305,10 @@ fn cpus_that_come_and_go_make_no_time() {
     assert_eq!(said.count(), 1, "{off:#}");
 }
 
-/// A recording that has the idle tasks has all tasks: a second one would not have more. Where none of
+/// A recording that has the idle tasks has all tasks: another one would not have more. Where none of
 /// the kernel's tasks runs, the recording may be of some tasks.
 #[test]
-fn a_recording_of_all_is_advised_only_where_tasks_are_missing() {
+fn advice_to_record_is_given_only_where_tasks_are_missing() {
     let directory = tempfile::tempdir().unwrap();
     let (idle, one, two, three) = ((0, 0), (1, 1), (2, 2), (3, 3));
     for (kernel, is_advised) in [(idle, false), ((4, 4), true)] {

@@ -22,11 +22,11 @@ pub struct ListedSwitch {
     pub time: u64,
     /// CPU on which it happened.
     pub cpu: u32,
-    /// Kind of the change.
+    /// The change.
     pub change: ListedChange,
 }
 
-/// Change by a switch or a wake-up.
+/// Change that a switch or a wake-up makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedChange {
     /// A CPU goes from one task to another.

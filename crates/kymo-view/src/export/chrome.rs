@@ -122,7 +122,7 @@ fn runs_without_start(tracks: &TraceTracks, out: &mut dyn Write) -> io::Result<(
             format!("{} (start not recorded)", text_of(task.name_at(time.saturating_sub(1))));
         write!(
             out,
-            ",\n{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"sched\",\"name\":{},\"pid\":{CPUS},\"tid\":{cpu},\
+            ",\n{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"event\",\"name\":{},\"pid\":{CPUS},\"tid\":{cpu},\
              \"ts\":{},\"args\":{{\"tid\":{},\"pid\":{}}}}}",
             text(&name),
             Micros(tracks.span.0 + time),
