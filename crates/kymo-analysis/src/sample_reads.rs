@@ -1,7 +1,7 @@
 //! Groups of which only the leader is sampled (`{…}:S`): each sample holds the counts of all
 //! events, and what each has counted since the sample before is its part of it.
 
-use kymo_files::perfdata::{Entry, EventDesc};
+use kymo_files::perfdata::{Entry, EventDesc, PerfData};
 use kymo_model::{AttrFlags, Sample, SampleType};
 use rustc_hash::FxHashMap;
 
@@ -22,7 +22,7 @@ pub struct MemberSample<'e> {
     pub entry: Entry<'e>,
     /// Id of the event.
     pub id: u64,
-    /// Count since the sample before.
+    /// Its count since the sample before.
     pub period: u64,
 }
 
@@ -30,6 +30,8 @@ pub struct MemberSample<'e> {
 #[derive(Debug, Default)]
 pub struct SampleReads {
     events: FxHashMap<u64, usize>,
+    /// Events whose ids are in there.
+    known: usize,
     /// By id, and by thread where each has counts of its own.
     last: FxHashMap<(u64, u32), u64>,
 }
@@ -38,11 +40,21 @@ impl SampleReads {
     /// `None` where no event has such samples.
     pub fn of(events: &[EventDesc]) -> Option<SampleReads> {
         let reads = |e: &EventDesc| e.attr.sample_type.contains(SampleType::READ);
-        if !events.iter().any(reads) {
-            return None;
+        events.iter().any(reads).then(SampleReads::default)
+    }
+
+    /// Those of a recording; the events of a pipe are not known before its records are read.
+    pub fn of_recording(data: &PerfData) -> Option<SampleReads> {
+        if data.is_pipe() { Some(SampleReads::default()) } else { SampleReads::of(data.events()) }
+    }
+
+    /// Learns the ids of events that were not there before.
+    fn learn(&mut self, events: &[EventDesc]) {
+        if self.known < events.len() {
+            let new = events.iter().enumerate().skip(self.known);
+            self.events.extend(new.flat_map(|(n, e)| e.ids.iter().map(move |id| (*id, n))));
+            self.known = events.len();
         }
-        let ids = events.iter().enumerate().flat_map(|(n, e)| e.ids.iter().map(move |id| (*id, n)));
-        Some(SampleReads { events: ids.collect(), ..SampleReads::default() })
     }
 
     /// The parts of a sample; `None` where it has its weight as others have.
@@ -71,6 +83,7 @@ impl SampleReads {
         if !attr.sample_type.contains(SampleType::READ) {
             return None;
         }
+        self.learn(entry.events);
         let sample = Sample::parse(&entry.raw, attr).ok()?;
         let read = sample.read?;
         let by_thread = attr.flags.contains(AttrFlags::INHERIT);
