@@ -371,10 +371,13 @@ fn measure_text(measure: &CountMeasure) -> Result<String, String> {
     }
 }
 
+/// Text that depends on a probe.
+type OfProbe<'a, T> = &'a dyn Fn(&str) -> T;
+
 fn write_latency(
     out: &mut String,
     text: &str,
-    (conditions, tasks): (&dyn Fn(&str) -> Vec<String>, &dyn Fn(&str) -> Option<String>),
+    (conditions, tasks): (OfProbe<'_, Vec<String>>, OfProbe<'_, Option<String>>),
     by: &[String],
 ) -> Result<(), String> {
     let wrong =

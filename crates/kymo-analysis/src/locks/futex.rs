@@ -240,8 +240,8 @@ impl FutexCounting<'_> {
                 return;
             }
         } else if !std::mem::replace(&mut self.has_futexes, true) {
-            // They were seen to begin by the other event.
-            self.open.clear();
+            // The others were seen to begin by the other event.
+            self.open.retain(|_, call| call.is_unnamed);
         }
         self.events += 1;
         let (Some(time), Some(tid)) = (event.time, self.tid(event)) else {
