@@ -54,8 +54,8 @@ pub enum TaskTimesError {
     #[error("a pipe is read once, and times of tasks need the recording twice: name a file")]
     Piped,
     #[error(
-        "--time, --cpu: this recording has only the tasks' own switches, whose times are those of \
-         the whole recording; those of kymo offcpu record and kymo sched record -g can be cut"
+        "--time, --cpu: this recording has switch records, whose times are those of the whole \
+         recording; one of kymo offcpu record or kymo sched record -g can be cut"
     )]
     Cut,
     #[error(
