@@ -576,7 +576,7 @@ mod tests {
         assert!(own < end && text.contains("tracepoint:kmem:kfree\n/@task[tid]/\n"), "{text}");
         request.in_own_rings = true;
         let text = written(&request);
-        assert!(text.contains("delete(@task, tid)") && !text.contains("free\n/"), "{text}");
+        assert!(text.contains("delete(@task, tid)") && !text.contains("process_free"), "{text}");
     }
 
     #[test]
