@@ -241,8 +241,8 @@ fn counted(mut command: Command) -> anyhow::Result<Counts> {
 /// Number of runs without others that a test has to pass if it failed once beside them.
 const TIMES_ALONE: &str = "10";
 
-/// Whether a test passes ten times of ten with nothing beside it: then it was the load that it
-/// failed of, and it is named but fails no run.
+/// Whether a test passes ten of ten runs with nothing beside it: then it failed because of the
+/// load, and is named, but does not fail the run.
 fn tried_alone(test: &str) -> bool {
     let Some((binary, name)) = test.split_once(' ') else { return false };
     println!("\n{test} failed once, and is run {TIMES_ALONE} times alone:");
@@ -255,8 +255,8 @@ fn tried_alone(test: &str) -> bool {
     cargo::run_command(alone).is_ok()
 }
 
-/// Counts as failed what failed once without an explanation and does so again, and names it. Where
-/// that are more than three tests, none is run again.
+/// Counts tests that failed once without an explanation, and fail again alone, as failed, and names
+/// them. If there are more than three, none is run again.
 fn without_unexplained(
     counts: Counts,
     flaky: impl IntoIterator<Item = String>,
@@ -269,7 +269,7 @@ fn without_unexplained(
     };
     if !load.is_empty() {
         println!(
-            "failed once beside others, and passed {TIMES_ALONE} times of {TIMES_ALONE} alone:"
+            "failed once beside others, and passed {TIMES_ALONE} of {TIMES_ALONE} runs alone:"
         );
         load.iter().for_each(|test| println!("  {test}"));
     }

@@ -54,7 +54,7 @@ pub struct CountRequest {
     pub measure: CountMeasure,
     /// Only events of these tasks.
     pub tasks: CountedTasks,
-    /// Whether the program runs on events of these tasks alone: the kernel begins and ends them.
+    /// Whether only events of these tasks reach the program: the kernel begins and ends them.
     pub in_own_rings: bool,
     /// Milliseconds between two outputs; without, there is one at the end.
     pub interval_ms: Option<u64>,
@@ -179,7 +179,7 @@ pub fn write_count_program(request: &CountRequest) -> Result<CountProgram, Strin
         }
         &["@"]
     };
-    // Behind the events that are counted: its exit is one of a task.
+    // After the counted events: a task's exit counts, too.
     if is_followed {
         out.push_str(if request.in_own_rings { END_IN_RINGS } else { END_IN_KERNEL });
     }
@@ -242,11 +242,11 @@ tracepoint:sched:sched_process_exit
 }
 ";
 
-/// Probe that removes the tasks that are gone. It happens in interrupts, at times within another
-/// program, where the kernel leaves it out; the next task of that number is inspected when it is made.
+/// Probe that removes tasks that have ended. It fires in interrupts, at times inside another
+/// program, and the kernel skips it then; the next task with that number is checked at its start.
 pub const GONE_TASKS: &str = "tracepoint:sched:sched_process_free";
 
-/// The end of tasks: memory and files are freed behind the event of the exit.
+/// The end of tasks: memory and files are freed after the exit event.
 const END_IN_KERNEL: &str = "
 tracepoint:sched:sched_process_exit
 /@task[tid]/

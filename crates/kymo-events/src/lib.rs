@@ -61,7 +61,8 @@ pub use source::{
     ClassCounts, CommandWatch, EventConsumer, EventDigester, EventPass, EventSource, PerfItem,
     ReadOptions, ReadSummary, RecordedCommand, SampleSelector, SourceError, SourcePiece,
     TeedBatches, clock_name, is_ctf_damaged, is_damaged, is_trace_dat_damaged, note_blocked,
-    notes_on_ctf, notes_on_perf_data, notes_on_timeline, notes_on_trace_dat, notes_on_trace_data,
+    note_unfinished, notes_on_ctf, notes_on_perf_data, notes_on_timeline, notes_on_trace_dat,
+    notes_on_trace_data,
 };
 pub use task_tree::TaskTree;
 pub use value::FieldValue;

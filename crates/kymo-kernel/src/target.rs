@@ -101,25 +101,6 @@ pub fn threads_of(pid: u32) -> Result<Vec<u32>, TargetError> {
     Ok(tids)
 }
 
-/// Processes that a process has started, and those that these have started, as far as they are
-/// alive and their parents, too. None where the kernel lists no children
-/// (`CONFIG_PROC_CHILDREN`).
-pub fn descendants_of(pid: u32) -> Vec<u32> {
-    const MOST: usize = 4096;
-    let mut found: Vec<u32> = Vec::new();
-    let (mut next, mut done) = (Some(pid), 0);
-    while let Some(parent) = next.filter(|_| found.len() < MOST) {
-        for thread in threads_of(parent).unwrap_or_default() {
-            let path = system_path(format!("/proc/{parent}/task/{thread}/children"));
-            let text = fs::read_to_string(path).unwrap_or_default();
-            found.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-        }
-        next = found.get(done).copied();
-        done += 1;
-    }
-    found
-}
-
 /// The threads of several processes, sorted.
 pub fn threads_of_all(pids: &[u32]) -> Result<Vec<u32>, TargetError> {
     let mut tids = Vec::new();

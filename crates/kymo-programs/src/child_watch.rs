@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use kymo_kernel::proc_maps;
-use kymo_kernel::target::{descendants_of, threads_of};
+use kymo_kernel::target::{threads_of, with_descendants};
 use kymo_model::{Note, NoteKind, RawRecord, RecordKind, Sideband};
 use rustc_hash::FxHashMap;
 
@@ -60,8 +60,9 @@ impl ChildWatch {
         let runs_file = !is_command && children.has_mapped(pid);
         children.tasks.insert(pid, ProcessState { runs_file, is_fork: false });
         if !is_command {
-            let others = descendants_of(pid).into_iter();
-            children.is_found = others.into_iter().any(|child| children.has_mapped(child));
+            let all = with_descendants(&[pid]).unwrap_or_default();
+            let mut others = all.into_iter().filter(|child| *child != pid);
+            children.is_found = others.any(|child| children.has_mapped(child));
         }
         children
     }

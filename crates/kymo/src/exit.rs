@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+use kymo_events::note_unfinished;
 use kymo_files::perfdata::PerfData;
 use kymo_kernel::output_file::{self, SHARED};
 use kymo_model::NoteKind;
@@ -148,8 +149,7 @@ pub(crate) fn note_description(data: &PerfData, ledger: &mut Ledger) {
         ledger.note(NoteKind::Damaged, damage, None);
     }
     if data.is_unfinished() {
-        let fact = "the recorder did not finish the file: its end is missing";
-        ledger.note(NoteKind::Unfinished, fact, None);
+        ledger.push(note_unfinished());
     }
 }
 

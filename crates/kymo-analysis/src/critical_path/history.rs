@@ -168,11 +168,16 @@ impl RunHistory {
 
     /// Whether switches of a CPU are missing between two times.
     pub(super) fn has_gap(&self, cpu: u32, (from, to): (u64, u64)) -> bool {
+        self.runs_on(cpu, (from, to)).any(|run| run.is_unseen)
+    }
+
+    /// Runs on a CPU between two times, the last ones first. A longer list would not be read; and a
+    /// path may have many waits.
+    fn runs_on(&self, cpu: u32, (from, to): (u64, u64)) -> impl Iterator<Item = &TaskRun> {
         let list = self.by_cpu.get(cpu as usize).map_or(&[][..], Vec::as_slice);
         let end = list.partition_point(|n| self.run(*n).is_some_and(|r| r.order() < to));
-        let runs = list.iter().take(end).rev().take(4096).filter_map(|n| self.run(*n));
-        let mut within = runs.take_while(|run| run.end.is_none_or(|end| end > from));
-        within.any(|run| run.is_unseen)
+        let runs = list.iter().take(end).rev().take(4096).map_while(move |n| self.run(*n));
+        runs.take_while(move |run| run.end.unwrap_or(to).min(to) > from)
     }
 
     /// Returns the task other than `without` that ran longest on a CPU between two times.
@@ -182,16 +187,9 @@ impl RunHistory {
         (from, to): (u64, u64),
         without: PathTaskId,
     ) -> Option<PathTaskId> {
-        let list = self.by_cpu.get(cpu as usize)?;
-        let end = list.partition_point(|n| self.run(*n).is_some_and(|r| r.order() < to));
         let mut sums: Vec<(PathTaskId, u64)> = Vec::new();
-        // A longer list would not be read; and a path may have many waits.
-        for number in list.iter().take(end).rev().take(4096) {
-            let Some(run) = self.run(*number) else { break };
+        for run in self.runs_on(cpu, (from, to)) {
             let (begin, until) = (run.order(), run.end.unwrap_or(to).min(to));
-            if until <= from {
-                break;
-            }
             let ran = until.saturating_sub(begin.max(from));
             let known = sums.iter().position(|(task, _)| *task == run.task);
             let at = known.unwrap_or(sums.len());

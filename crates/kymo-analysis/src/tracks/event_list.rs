@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use kymo_events::{FieldId, FieldPart, FieldType, FieldValue, RecordedClass, RecordedEvent};
 
 use super::density::EventDensity;
-use super::packed::{Columns, DeflateEffort, DeflatedBytes};
+use super::packed::{Columns, DeflateEffort, DeflatedBytes, step_between, time_after};
 
 /// Events of a chunk.
 pub const EVENTS_PER_CHUNK: usize = 1 << 16;
@@ -70,7 +70,7 @@ impl EventList {
             let columns = Columns::<4>::of_bytes(&chunk.heads.plain());
             let mut time = chunk.start;
             let event = |[step, class, task, cpu]: [u64; 4]| {
-                time = time.wrapping_add(((step >> 1) as i64 ^ -((step & 1) as i64)) as u64);
+                time = time_after(time, step);
                 ListedEvent {
                     time,
                     class: class as u32,
@@ -133,10 +133,10 @@ impl GrowingEvents {
             (chunk.start, chunk.first, chunk.last) = (at.time, at.time, at.time);
             self.before = at.time;
         }
-        let step = at.time.wrapping_sub(self.before) as i64;
+        let step = step_between(self.before, at.time);
         self.before = at.time;
         self.heads.push([
-            ((step << 1) ^ (step >> 63)) as u64,
+            step,
             plan.number.into(),
             at.task.map_or(0, |t| u64::from(t) + 1),
             at.cpu.map_or(0, |c| u64::from(c) + 1),

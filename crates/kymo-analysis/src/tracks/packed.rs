@@ -6,6 +6,18 @@ use std::io::{Read as _, Write as _};
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
+/// The step from one time to the next, of either sign: steps that are small give small numbers
+/// (zigzag).
+pub(super) fn step_between(before: u64, time: u64) -> u64 {
+    let step = time.wrapping_sub(before) as i64;
+    ((step << 1) ^ (step >> 63)) as u64
+}
+
+/// The time after a step from [`step_between`].
+pub(super) fn time_after(before: u64, step: u64) -> u64 {
+    before.wrapping_add(((step >> 1) as i64 ^ -((step & 1) as i64)) as u64)
+}
+
 /// Bytes as they are in a page: compressed with deflate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeflatedBytes {

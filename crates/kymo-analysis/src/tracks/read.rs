@@ -17,7 +17,7 @@ use super::counters::{CounterTrack, Counters};
 use super::cpu_work::{CpuWork, WorkTracks};
 use super::density::TrackProgress;
 use super::event_list::{EVENTS_PER_CHUNK, EventList, EventPlace, GrowingEvents};
-use super::packed::Columns;
+use super::packed::{Columns, step_between, time_after};
 use super::program_spans::ProgramSpans;
 use super::span_track::{SpanTrack, TrackSpan};
 use super::switch_list::{ListedChange, ListedSwitch, SwitchList};
@@ -74,7 +74,7 @@ impl WakeupList {
     pub fn iter(&self) -> impl Iterator<Item = TrackWakeup> + '_ {
         let mut time = 0u64;
         self.columns.rows().map(move |[step, by, task]| {
-            time = time.wrapping_add(((step >> 1) as i64 ^ -((step & 1) as i64)) as u64);
+            time = time_after(time, step);
             TrackWakeup { time, by: by.checked_sub(1).map(|by| by as u32), task: task as u32 }
         })
     }
@@ -607,10 +607,10 @@ impl<'c> Tracking<'c> {
         }
         let time = self.since_base(time);
         let list = &mut self.wakeups;
-        let step = time.wrapping_sub(list.before) as i64;
+        let step = step_between(list.before, time);
         list.before = time;
         let by = by.map_or(0, |by| u64::from(by) + 1);
-        list.columns.push([((step << 1) ^ (step >> 63)) as u64, by, woken.into()]);
+        list.columns.push([step, by, woken.into()]);
         list.count += 1;
     }
 

@@ -2,7 +2,7 @@
 //! and formats of other programs have the events themselves. Also those that no run follows from,
 //! because a switch before them is missing.
 
-use super::packed::Columns;
+use super::packed::{Columns, step_between, time_after};
 use crate::tasks::{SwitchOutState, WakeupKind};
 
 /// Switches and wake-ups in the order of the recording.
@@ -61,7 +61,7 @@ const KIND_BITS: u32 = 3;
 
 impl SwitchList {
     pub(super) fn push(&mut self, event: &ListedSwitch) {
-        let step = event.time.wrapping_sub(self.before) as i64;
+        let step = step_between(self.before, event.time);
         self.before = event.time;
         let number = |task: Option<u32>| task.map_or(0, |task| u64::from(task) + 1);
         let (what, one, other) = match event.change {
@@ -78,7 +78,6 @@ impl SwitchList {
                 (kind, task, by)
             }
         };
-        let step = ((step << 1) ^ (step >> 63)) as u64;
         self.columns.push([step, event.cpu.into(), what, number(one), number(other)]);
         self.count += 1;
     }
@@ -87,7 +86,7 @@ impl SwitchList {
     pub fn iter(&self) -> impl Iterator<Item = ListedSwitch> + '_ {
         let mut time = 0u64;
         self.columns.rows().map(move |[step, cpu, what, one, other]| {
-            time = time.wrapping_add(((step >> 1) as i64 ^ -((step & 1) as i64)) as u64);
+            time = time_after(time, step);
             let task = |number: u64| number.checked_sub(1).map(|task| task as u32);
             let (one, other) = (task(one), task(other));
             let wakeup = |kind| ListedChange::Wakeup { kind, task: one, by: other };

@@ -68,7 +68,7 @@ pub use recorded_command::{CommandWatch, RecordedCommand};
 use registry::Registry;
 pub use sample_selector::SampleSelector;
 pub use summary::{
-    ReadSummary, is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf,
+    ReadSummary, is_ctf_damaged, is_damaged, is_trace_dat_damaged, note_unfinished, notes_on_ctf,
     notes_on_perf_data, notes_on_timeline, notes_on_trace_dat, notes_on_trace_data,
 };
 

@@ -175,11 +175,16 @@ fn notes_on_records(s: &PerfDataReadStats) -> Vec<Note> {
     }
     notes.counted(s.missing_user_stacks, NoteKind::Stacks, "sample lacks the user part of its stack: the kernel did not record it on the return to user space", "samples lack the user part of their stack: the kernel did not record it on the return to user space");
     if s.unfinished {
-        let fact = "the recorder did not finish the file: its end is missing".to_owned();
-        notes.doubt(NoteKind::Unfinished, fact, None);
+        notes.0.push(note_unfinished());
     }
     notes.extend(notes_on_trace_data(s));
     notes.0
+}
+
+/// Note on a perf.data that its recorder did not finish.
+pub fn note_unfinished() -> Note {
+    let fact = "the recorder did not finish the file: its end is missing";
+    Note::doubt(NoteKind::Unfinished, fact, None)
 }
 
 /// Notes on the trace data of hardware (AUX area), which are not decoded.

@@ -1,6 +1,6 @@
 //! Answers about what happens now: events go from the recorder through a pipe to who reads
-//! recordings, and nothing is kept. The end is that of a command, of
-//! the chosen tasks, of a time, or Ctrl-C.
+//! recordings, and nothing is kept. The end is that of a command, of the chosen tasks, of a
+//! time, or Ctrl-C.
 
 use std::ffi::OsString;
 use std::io::Write as _;

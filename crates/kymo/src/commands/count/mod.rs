@@ -268,14 +268,15 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     };
     let status = target.end().unwrap_or(summary.status);
     let mut notes = summary.notes;
-    if request.tasks == CountedTasks::Command
-        && !request.events.iter().any(|e| GONE_TASKS.ends_with(e.trim()))
-    {
+    let may_count_gone = |e: &String| e.contains('*') || GONE_TASKS.ends_with(e.trim());
+    if request.tasks == CountedTasks::Command && !request.events.iter().any(may_count_gone) {
         notes.retain(|note| !note.fact.starts_with(GONE_TASKS));
     }
     let idle = note_idle(&blocked, tids.len());
     let is_empty = screen.maps.iter().all(|map| map.entries.is_empty());
-    let scope = note_children(args.pid, is_empty).into_iter();
+    // Of probes of programs, the run has noted it.
+    let is_noted = notes.iter().any(|note| note.kind == NoteKind::Scope);
+    let scope = note_children(args.pid.filter(|_| !is_noted), is_empty).into_iter();
     let scope = scope.chain(request.filter.as_ref().and_then(|_| note_kernel_numbers()));
     let cautions = opening.facts.cautions();
     let notes = notes.into_iter().chain(idle).chain(scope).chain(cautions);
@@ -298,7 +299,7 @@ fn note_children(pid: Option<u32>, is_empty: bool) -> Option<Note> {
     let pid = pid?;
     let has_children = target::with_descendants(&[pid]).is_ok_and(|all| all.len() > 1);
     let fact = format!("children of process {pid} are not counted");
-    let advice = format!("kymo stat -p {pid} counts those to come, too");
+    let advice = format!("kymo stat -p {pid} also counts those that start later");
     (has_children || is_empty).then(|| Note::choice(NoteKind::Scope, fact, Some(advice)))
 }
 
